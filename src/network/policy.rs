@@ -104,7 +104,7 @@ impl Policy {
     /// Sets the place where the mode is configured, for example `ralph.toml:2:10`.
     #[must_use]
     pub fn chosen_at(mut self, place: &str) -> Self {
-        Arc::make_mut(&mut self.line).place = place.to_owned();
+        place.clone_into(&mut Arc::make_mut(&mut self.line).place);
         self
     }
 

@@ -89,7 +89,7 @@ impl PolicyRule {
     /// Sets the place of the rule, for example `ralph.toml:3:12`.
     #[must_use]
     pub fn at(mut self, place: &str) -> Self {
-        Arc::make_mut(&mut self.line).place = place.to_owned();
+        place.clone_into(&mut Arc::make_mut(&mut self.line).place);
         self
     }
 

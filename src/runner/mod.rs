@@ -143,7 +143,7 @@ pub async fn drive(
     };
     match open::open(inputs).await? {
         Opened::Active(mut run) => run.run_to_end().await,
-        Opened::Done(outcome) => Ok(outcome),
+        Opened::Done(outcome) => Ok(*outcome),
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) enum Opened<'a> {
     /// It can be driven.
     Active(Box<Run<'a>>),
     /// It was already done.
-    Done(RunOutcome),
+    Done(Box<RunOutcome>),
 }
 
 /// Opens a run from its beginning or from its last checkpoint. Creates or reopens its sandbox.
@@ -46,7 +46,7 @@ pub(super) async fn open(inputs: RunInputs<'_>) -> Result<Opened<'_>, RunError> 
     let saved = SavedRun::read(inputs, &checkpoints).await?;
     if let Some(checkpoint) = saved.checkpoint.as_ref().filter(|_| saved.is_done()) {
         let outcome = saved.conclude(inputs, &checkpoints, checkpoint).await?;
-        return Ok(Opened::Done(outcome));
+        return Ok(Opened::Done(Box::new(outcome)));
     }
     let task = Task::parse(&facts.task)?;
     if saved.checkpoint.is_none() {

@@ -132,13 +132,13 @@ impl<'a> FrontmatterFields<'a> {
     pub(super) fn finish(self) {
         for entry in self.entries {
             let section = &self.section;
-            let mut reason = format!("unknown key `{section}{}`", entry.key);
-            let fix = match closest(&entry.key, &self.known) {
-                Some(known) => {
-                    reason += &format!("; did you mean `{section}{known}`?");
-                    format!("write `{section}{known}`, or remove the key")
-                }
-                None => format!("remove `{section}{}`", entry.key),
+            let unknown = format!("`{section}{}`", entry.key);
+            let (reason, fix) = match closest(&entry.key, &self.known) {
+                Some(known) => (
+                    format!("unknown key {unknown}; did you mean `{section}{known}`?"),
+                    format!("write `{section}{known}`, or remove the key"),
+                ),
+                None => (format!("unknown key {unknown}"), format!("remove {unknown}")),
             };
             self.errors
                 .push(TaskError::new(entry.line, LintRule::KnownKeys, reason, fix));

@@ -57,16 +57,14 @@ impl Checker {
         let Ok(found) = tag.read::<String>() else {
             return self.wrong_type(&tag, "string");
         };
-        match schemas.iter().find(|schema| action_type(schema) == Some(&found)) {
-            Some(schema) => self.object(schema, node),
-            None => {
-                let allowed = list(schemas.iter().filter_map(action_type));
-                self.report(
-                    &tag,
-                    format_args!("`{found}` is not an action; expected one of {allowed}"),
-                );
-            }
+        if let Some(schema) = schemas.iter().find(|schema| action_type(schema) == Some(&found)) {
+            return self.object(schema, node);
         }
+        let allowed = list(schemas.iter().filter_map(action_type));
+        self.report(
+            &tag,
+            format_args!("`{found}` is not an action; expected one of {allowed}"),
+        );
     }
 
     fn object(&mut self, schema: &Value, node: &JsonNode<'_>) {

@@ -98,7 +98,7 @@ pub(super) async fn serve_one<C: ByteStream>(
         }
     };
     if let AfterRequest::CloseWith(answer) = &after {
-        session.client.close_with(&answer).await;
+        session.client.close_with(answer).await;
     }
     Ok(matches!(after, AfterRequest::KeepOpen))
 }

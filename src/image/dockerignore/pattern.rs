@@ -88,12 +88,12 @@ fn set<'a>(regex: &mut String, rest: &'a [char]) -> Result<&'a [char], PatternEr
         }
         rest = left;
         if let Some(left) = rest.strip_prefix(&[']']) {
-            regex.push_str(&match (negated, ranges.as_str()) {
-                (None, "") => r"[^\s\S]".to_owned(),
-                (Some(_), "") => ".".to_owned(),
-                (None, ranges) => format!("[{ranges}]"),
-                (Some(_), ranges) => format!("[^{ranges}]"),
-            });
+            match (negated, ranges.as_str()) {
+                (None, "") => regex.push_str(r"[^\s\S]"),
+                (Some(_), "") => regex.push('.'),
+                (None, ranges) => regex.extend(["[", ranges, "]"]),
+                (Some(_), ranges) => regex.extend(["[^", ranges, "]"]),
+            }
             return Ok(left);
         }
     }

@@ -111,15 +111,12 @@ impl DaytonaProvider {
         }
         let domains = policy::allowed_domains(&spec.network)
             .map_err(|reason| SandboxError::unsupported(NAME, "enforce the network policy", reason))?;
-        let (snapshot, size) = match &options.dockerfile {
-            Some(_) => (None, size::size(&spec.resources)),
-            None => {
-                let snapshot = snapshot::ensure(self.api().await?, spec).await;
-                (
-                    snapshot.map_err(|error| error.for_sandbox(&name))?,
-                    DaytonaSize::default(),
-                )
-            }
+        let (snapshot, size) = if options.dockerfile.is_some() {
+            (None, size::size(&spec.resources))
+        } else {
+            let snapshot = snapshot::ensure(self.api().await?, spec).await;
+            let snapshot = snapshot.map_err(|error| error.for_sandbox(&name))?;
+            (snapshot, DaytonaSize::default())
         };
         Ok(json!({
             "name": name,

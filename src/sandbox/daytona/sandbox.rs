@@ -107,6 +107,10 @@ impl WarmSandbox for DaytonaSandbox {
 
 #[async_trait]
 impl Sandbox for DaytonaSandbox {
+    #[expect(
+        clippy::misnamed_getters,
+        reason = "ralph's id of a sandbox is its name at Daytona"
+    )]
     fn id(&self) -> &str {
         &self.info.name
     }

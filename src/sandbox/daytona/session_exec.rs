@@ -213,7 +213,7 @@ impl SessionLog {
             self.line = end.is_none().then_some(stream);
             rest = after;
         }
-        self.rest = rest.to_owned();
+        rest.clone_into(&mut self.rest);
     }
 
     fn into_exit(self, status: ExitStatus, started: Instant, output: &mut dyn OutputSink) -> Exit {

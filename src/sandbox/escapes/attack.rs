@@ -267,8 +267,8 @@ fn dns(canaries: &[Canary]) -> AttackTable {
 
 fn protocols() -> AttackTable {
     use Probe::{Connect, Echo, Send};
-    let attempt = |action: &str| Probe::Attempt(action.to_owned());
     const SSH: u16 = 22;
+    let attempt = |action: &str| Probe::Attempt(action.to_owned());
     vec![
         ("QUIC is blocked", Send((UNUSED, HTTPS).into())),
         ("SSH to an IP address is blocked", Connect((UNUSED, SSH).into())),

@@ -126,7 +126,7 @@ impl MessageRouter {
                 }
                 FromGuest::Credit(bytes) => GuestReply::Credit(bytes),
                 FromGuest::Exit { status, streams_held } => GuestReply::Exit(status, streams_held),
-                FromGuest::Failed(stage, errno) => GuestReply::Failed(stage, errno),
+                FromGuest::Failed(at, errno) => GuestReply::Failed(at, errno),
                 FromGuest::AllEnded => GuestReply::AllEnded,
             };
             // The receiver of a dropped call is gone.

@@ -46,8 +46,11 @@ const DETACH: &str = "log=$1; shift; \"$@\" </dev/null >\"$log\" 2>&1 & echo $!"
 pub(super) struct Tart {
     pub(super) host: Host,
     /// The last list of VMs, and when it was read.
-    cache: Arc<Mutex<Option<(Instant, BTreeMap<String, SandboxActivity>)>>>,
+    cache: Arc<Mutex<CachedVms>>,
 }
+
+/// The VMs by name, and when they were listed.
+type CachedVms = Option<(Instant, BTreeMap<String, SandboxActivity>)>;
 
 /// A `tart run` process. It lives as long as its VM.
 struct TartRun {
@@ -230,7 +233,7 @@ impl Tart {
         }
     }
 
-    fn cache(&self) -> MutexGuard<'_, Option<(Instant, BTreeMap<String, SandboxActivity>)>> {
+    fn cache(&self) -> MutexGuard<'_, CachedVms> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -195,7 +195,11 @@ impl Search<'_> {
 fn excerpt<'a>(lines: impl Iterator<Item = &'a [u8]>, first_difference: usize) -> String {
     let skipped = first_difference.saturating_sub(AROUND);
     let around = lines.skip(skipped).take(first_difference - skipped + 1 + AROUND);
-    let excerpt: String = around.map(|line| format!("\n    {}", shown(line))).collect();
+    let mut excerpt = String::new();
+    for line in around {
+        excerpt.push_str("\n    ");
+        excerpt.push_str(&shown(line));
+    }
     if excerpt.is_empty() {
         return "\n    (the end of the file)".to_owned();
     }
