@@ -228,7 +228,7 @@ mod tests {
         "line 3: the file ends without a `FROM ${BASE_IMAGE}`"
     )]
     fn any_other_is_rejected_with_its_line(#[case] text: &str, #[case] expected: &str) {
-        assert_eq!(check(text).unwrap_err().to_string(), expected);
+        assert_eq!(check(text).unwrap_err(), expected);
     }
 
     #[rstest]

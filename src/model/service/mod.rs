@@ -95,7 +95,7 @@ mod tests {
     fn every_credential_belongs_to_its_service() {
         for service in MODEL_SERVICES {
             for kind in service.credentials {
-                assert_eq!(ModelService::for_credential(*kind).name, service.name);
+                assert_eq!(ModelService::for_credential(kind).name, service.name);
             }
         }
     }
