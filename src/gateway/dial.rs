@@ -9,8 +9,8 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::core::GatewayCore;
 use super::permit::Permit;
+use super::shared::GatewayCore;
 use crate::network::{Denial, PolicyRequest, RequestHost};
 
 /// Timeout of each address but the last.
@@ -42,7 +42,7 @@ impl GatewayCore {
             let connected = connect(&addresses, *port).await;
             connected.map_err(|_| DialError::unreachable(host))
         };
-        let connected = timeout(self.setup.limits.connect, connecting).await;
+        let connected = timeout(self.setup.limits.connect_timeout, connecting).await;
         let connected = connected.unwrap_or_else(|_| Err(DialError::unreachable(host)));
         if let Err(DialError::Denied(denial)) = &connected {
             permit.revoke(denial.clone());

@@ -6,25 +6,25 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayLimits {
     /// Concurrent connections. A new one closes the connection that was idle for longest.
-    pub connections: usize,
+    pub max_connections: usize,
     /// The longest head of an HTTP message, in bytes.
-    pub head_bytes: usize,
+    pub max_head_bytes: usize,
     /// Timeout for receiving a client hello, an HTTP head or a DNS query.
-    pub hello: Duration,
+    pub receive_timeout: Duration,
     /// Timeout for resolving a name and connecting to its host.
-    pub connect: Duration,
+    pub connect_timeout: Duration,
     /// Time without traffic after which a connection is closed.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
 }
 
 impl Default for GatewayLimits {
     fn default() -> Self {
         Self {
-            connections: 1024,
-            head_bytes: 64 * 1024,
-            hello: Duration::from_secs(5),
-            connect: Duration::from_secs(10),
-            idle: Duration::from_secs(3600),
+            max_connections: 1024,
+            max_head_bytes: 64 * 1024,
+            receive_timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(3600),
         }
     }
 }

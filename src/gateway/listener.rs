@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::core::{GatewayCore, GatewaySession};
 use super::http::{self, RequestScope};
+use super::shared::{GatewayCore, ServedConnection};
 use super::stream::Buffered;
 use super::{dns, proxy, tcp, tls};
 
@@ -78,24 +78,26 @@ pub(super) async fn serve(
     destination: SocketAddr,
 ) {
     let slot = core.slots.acquire();
-    let session = GatewaySession {
+    let connection = ServedConnection {
         core: &core,
         slot: &slot,
         client: Buffered::new(client),
     };
     let served = async {
         match protocol {
-            ListenerProtocol::Dns => dns::serve_tcp(&core, session.client.stream, &slot).await,
-            ListenerProtocol::Http { port } => http::serve(session, RequestScope::plain(None, port)).await,
-            ListenerProtocol::Tls { port } => tls::serve(session, None, port).await,
-            ListenerProtocol::Tcp { port } => tcp::serve(session, core.host_at(destination.ip()), port).await,
-            ListenerProtocol::Proxy => proxy::serve(session).await,
+            ListenerProtocol::Dns => dns::serve_tcp(&core, connection.client.stream, &slot).await,
+            ListenerProtocol::Http { port } => http::serve(connection, RequestScope::plain(None, port)).await,
+            ListenerProtocol::Tls { port } => tls::serve(connection, None, port).await,
+            ListenerProtocol::Tcp { port } => {
+                tcp::serve(connection, core.host_at(destination.ip()), port).await
+            }
+            ListenerProtocol::Proxy => proxy::serve(connection).await,
         }
     };
     tokio::select! {
         ended = served => if let Err(error) = ended {
             tracing::debug!(%protocol, %error, "a connection of a sandbox failed");
         },
-        () = slot.expired(core.setup.limits.idle) => {}
+        () = slot.expired(core.setup.limits.idle_timeout) => {}
     }
 }

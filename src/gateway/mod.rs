@@ -16,7 +16,6 @@
 
 pub mod audit;
 pub mod broker;
-mod core;
 mod dial;
 mod dns;
 mod guard;
@@ -31,6 +30,7 @@ mod phantom;
 mod proxy;
 mod relay;
 mod resolve;
+mod shared;
 mod slots;
 mod stream;
 mod tcp;
@@ -48,7 +48,7 @@ use tokio::task::JoinSet;
 use crate::network::Policy;
 use crate::network::probe::Beacon;
 use audit::AuditSink;
-use core::GatewayCore;
+use shared::GatewayCore;
 use slots::ConnectionSlots;
 
 pub use guard::AddressGuard;
@@ -115,7 +115,7 @@ impl Gateway {
         let core = GatewayCore {
             policies: current,
             names: Mutex::default(),
-            slots: ConnectionSlots::new(setup.limits.connections),
+            slots: ConnectionSlots::new(setup.limits.max_connections),
             setup,
         };
         Self {

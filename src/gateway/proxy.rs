@@ -5,8 +5,8 @@ use std::io;
 use tokio::io::AsyncWriteExt;
 
 use super::audit::AuditProtocol;
-use super::core::GatewaySession;
 use super::http::{self, Authority, RequestScope, answer};
+use super::shared::ServedConnection;
 use super::{tcp, tls};
 use crate::network::{Denial, PolicyRequest, RequestHost};
 
@@ -14,29 +14,29 @@ const HTTP_PORT: u16 = 80;
 const TLS_PORT: u16 = 443;
 
 /// Serves one connection to the proxy.
-pub(super) async fn serve(mut session: GatewaySession<'_>) -> io::Result<()> {
+pub(super) async fn serve(mut connection: ServedConnection<'_>) -> io::Result<()> {
     let mut upstream = None;
-    while let Some(head) = http::read_head(&mut session).await {
+    while let Some(head) = http::read_head(&mut connection).await {
         if let Ok(head) = &head {
             let authorization = head.fields.one("proxy-authorization").ok().flatten();
-            let phantom = session.core.setup.phantom.as_ref().zip(authorization);
+            let phantom = connection.core.setup.phantom.as_ref().zip(authorization);
             if !phantom.is_some_and(|(phantom, header)| phantom.authorizes(header)) {
                 let denial = Denial::Invalid(answer::WRONG_PHANTOM);
-                session
+                connection
                     .core
                     .record_denial(AuditProtocol::Proxy, None, None, &denial);
                 let answer = answer::proxy_authentication_required();
-                session.client.close_with(&answer).await;
+                connection.client.close_with(&answer).await;
                 return Ok(());
             }
             if head.method == "CONNECT" {
                 return match http::parse_connect(head) {
-                    Ok(Authority { host, port }) => connect(session, host, port).await,
-                    Err(denial) => refuse(session, None, &denial).await,
+                    Ok(Authority { host, port }) => connect(connection, host, port).await,
+                    Err(denial) => refuse(connection, None, &denial).await,
                 };
             }
         }
-        if !http::serve_one(&mut session, head, &RequestScope::PROXY, &mut upstream).await? {
+        if !http::serve_one(&mut connection, head, &RequestScope::PROXY, &mut upstream).await? {
             break;
         }
     }
@@ -44,34 +44,34 @@ pub(super) async fn serve(mut session: GatewaySession<'_>) -> io::Result<()> {
 }
 
 /// Opens a tunnel. Its traffic must be for this host.
-async fn connect(mut session: GatewaySession<'_>, host: RequestHost, port: u16) -> io::Result<()> {
-    match session.core.judge(&PolicyRequest::opaque(host.clone(), port)) {
+async fn connect(mut connection: ServedConnection<'_>, host: RequestHost, port: u16) -> io::Result<()> {
+    match connection.core.judge(&PolicyRequest::opaque(host.clone(), port)) {
         Ok(_) => {}
         // Plain HTTP is judged request by request later.
         Err(Denial::NotInspected(_)) if port != TLS_PORT => {}
         // So is inspected TLS, where a credential can be added too.
-        Err(Denial::NotInspected(_) | Denial::Injected(_)) if session.core.inspects(&host, port) => {}
-        Err(denial) => return refuse(session, Some((host, port)), &denial).await,
+        Err(Denial::NotInspected(_) | Denial::Injected(_)) if connection.core.inspects(&host, port) => {}
+        Err(denial) => return refuse(connection, Some((host, port)), &denial).await,
     }
     let established = b"HTTP/1.1 200 Connection established\r\n\r\n";
-    session.client.stream.write_all(established).await?;
+    connection.client.stream.write_all(established).await?;
     match (host, port) {
-        (RequestHost::Name(name), TLS_PORT) => tls::serve(session, Some(name), port).await,
-        (host, HTTP_PORT) => http::serve(session, RequestScope::plain(Some(host), port)).await,
-        (host, port) => tcp::serve(session, host, port).await,
+        (RequestHost::Name(name), TLS_PORT) => tls::serve(connection, Some(name), port).await,
+        (host, HTTP_PORT) => http::serve(connection, RequestScope::plain(Some(host), port)).await,
+        (host, port) => tcp::serve(connection, host, port).await,
     }
 }
 
 async fn refuse(
-    mut session: GatewaySession<'_>,
+    mut connection: ServedConnection<'_>,
     target: Option<(RequestHost, u16)>,
     denial: &Denial,
 ) -> io::Result<()> {
     let (host, port) = target.unzip();
-    session
+    connection
         .core
         .record_denial(AuditProtocol::Proxy, host.as_ref(), port, denial);
     let answer = answer::denied(denial, host.as_ref());
-    session.client.close_with(&answer).await;
+    connection.client.close_with(&answer).await;
     Ok(())
 }

@@ -6,66 +6,76 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::audit::AuditProtocol;
-use super::core::GatewaySession;
 use super::http::{self, RequestScope};
 use super::permit::Permit;
 use super::relay::{TrafficWriter, relay};
+use super::shared::ServedConnection;
 use super::stream::Buffered;
 use super::tls;
 use crate::network::{Denial, PolicyRequest, RequestHost};
 
 /// Serves one connection to a host and port. TLS and HTTP must be for that same host, as on their usual ports.
-pub(super) async fn serve(mut session: GatewaySession<'_>, host: RequestHost, port: u16) -> io::Result<()> {
+pub(super) async fn serve(
+    mut connection: ServedConnection<'_>,
+    host: RequestHost,
+    port: u16,
+) -> io::Result<()> {
     let request = PolicyRequest::opaque(host.clone(), port);
-    let inspected = session.core.inspects(&host, port);
-    match session.core.judge(&request) {
-        Err(Denial::NotInspected(_)) => return serve_requests(session, host, port).await,
-        Err(Denial::Injected(_)) if inspected => return serve_requests(session, host, port).await,
+    let inspected = connection.core.inspects(&host, port);
+    match connection.core.judge(&request) {
+        Err(Denial::NotInspected(_)) => return serve_requests(connection, host, port).await,
+        Err(Denial::Injected(_)) if inspected => return serve_requests(connection, host, port).await,
         _ => {}
     }
-    let Ok(permit) = session.core.admit(AuditProtocol::Tcp, request) else {
-        reset_on_close(&session);
+    let Ok(permit) = connection.core.admit(AuditProtocol::Tcp, request) else {
+        reset_on_close(&connection);
         return Ok(());
     };
-    let active = session.slot.activate();
-    let Ok(upstream) = session.core.dial(&permit).await else {
-        reset_on_close(&session);
+    let active = connection.slot.activate();
+    let Ok(upstream) = connection.core.dial(&permit).await else {
+        reset_on_close(&connection);
         return Ok(());
     };
     let mut upstream = Buffered::new(upstream);
-    match detect_first(&mut session, &mut upstream, &permit).await? {
+    match detect_first(&mut connection, &mut upstream, &permit).await? {
         Detected::Http => {
             // From here on each request is judged. Nothing was sent over this upstream connection yet.
             drop((active, upstream, permit));
-            return http::serve(session, RequestScope::plain(Some(host), port)).await;
+            return http::serve(connection, RequestScope::plain(Some(host), port)).await;
         }
         Detected::Tls if inspected => {
             drop((active, upstream, permit));
-            return tls::serve(session, host.name().cloned(), port).await;
+            return tls::serve(connection, host.name().cloned(), port).await;
         }
         Detected::Tls => {
-            if let Err(denial) = check_server_name(&mut session, &host, port).await {
+            if let Err(denial) = check_server_name(&mut connection, &host, port).await {
                 permit.revoke(denial);
-                reset_on_close(&session);
+                reset_on_close(&connection);
                 return Ok(());
             }
         }
         Detected::Other => {}
     }
-    relay(&mut session.client, &mut upstream, &permit, session.slot).await
+    relay(&mut connection.client, &mut upstream, &permit, connection.slot).await
 }
 
 /// Makes the connection of the client end with a reset when it is dropped.
-fn reset_on_close(session: &GatewaySession<'_>) {
+fn reset_on_close(connection: &ServedConnection<'_>) {
     // When it fails, the connection is closed normally.
-    let _ = session.client.stream.set_zero_linger();
+    let _ = connection.client.stream.set_zero_linger();
 }
 
 /// Serves a connection whose requests are judged one by one: in inspected TLS, or without TLS.
-async fn serve_requests(mut session: GatewaySession<'_>, host: RequestHost, port: u16) -> io::Result<()> {
-    match detect(&mut session).await? {
-        Detected::Tls => tls::serve(session, host.name().cloned(), port).await,
-        Detected::Http | Detected::Other => http::serve(session, RequestScope::plain(Some(host), port)).await,
+async fn serve_requests(
+    mut connection: ServedConnection<'_>,
+    host: RequestHost,
+    port: u16,
+) -> io::Result<()> {
+    match detect(&mut connection).await? {
+        Detected::Tls => tls::serve(connection, host.name().cloned(), port).await,
+        Detected::Http | Detected::Other => {
+            http::serve(connection, RequestScope::plain(Some(host), port)).await
+        }
     }
 }
 
@@ -79,16 +89,16 @@ enum Detected {
 
 /// Waits for the first bytes of the client, and passes on what the host sends before.
 async fn detect_first(
-    session: &mut GatewaySession<'_>,
+    connection: &mut ServedConnection<'_>,
     upstream: &mut Buffered<TcpStream>,
     permit: &Permit,
 ) -> io::Result<Detected> {
     loop {
-        if !session.client.buffer.is_empty() {
-            return detect(session).await;
+        if !connection.client.buffer.is_empty() {
+            return detect(connection).await;
         }
         tokio::select! {
-            read = session.client.fill() => {
+            read = connection.client.fill() => {
                 if read? == 0 {
                     return Ok(Detected::Other);
                 }
@@ -98,26 +108,26 @@ async fn detect_first(
                     return Ok(Detected::Other);
                 }
                 let bytes = upstream.take();
-                let received = TrafficWriter(&permit.received, session.slot);
-                received.send(&bytes, &mut session.client.stream).await?;
+                let received = TrafficWriter(&permit.received, connection.slot);
+                received.send(&bytes, &mut connection.client.stream).await?;
             }
             () = permit.revoked() => return Err(io::ErrorKind::ConnectionAborted.into()),
         }
-        session.slot.touch();
+        connection.slot.touch();
     }
 }
 
 /// Reads until the protocol of the client is known.
-async fn detect(session: &mut GatewaySession<'_>) -> io::Result<Detected> {
+async fn detect(connection: &mut ServedConnection<'_>) -> io::Result<Detected> {
     let reading = async {
         loop {
-            if let Some(detected) = detect_protocol(&session.client.buffer) {
+            if let Some(detected) = detect_protocol(&connection.client.buffer) {
                 return Ok(detected);
             }
-            session.client.fill_more().await?;
+            connection.client.fill_more().await?;
         }
     };
-    timeout(session.core.setup.limits.hello, reading).await?
+    timeout(connection.core.setup.limits.receive_timeout, reading).await?
 }
 
 /// The longest first line that is read to see whether it is HTTP, in bytes.
@@ -156,11 +166,11 @@ fn detect_protocol(bytes: &[u8]) -> Option<Detected> {
 /// Checks that a client hello is for the host. For a bare address the policy judges the server name: a host that may not
 /// be reached by its name may not be reached by its address either.
 async fn check_server_name(
-    session: &mut GatewaySession<'_>,
+    connection: &mut ServedConnection<'_>,
     host: &RequestHost,
     port: u16,
 ) -> Result<(), Denial> {
-    let server_name = tls::read_server_name(session)
+    let server_name = tls::read_server_name(connection)
         .await
         .map_err(|error| Denial::Invalid(error.reason))?;
     match host {
@@ -171,7 +181,7 @@ async fn check_server_name(
         }),
         RequestHost::Address(_) => {
             let request = PolicyRequest::opaque(RequestHost::Name(server_name), port);
-            session.core.judge(&request).map(drop)
+            connection.core.judge(&request).map(drop)
         }
     }
 }

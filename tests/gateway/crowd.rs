@@ -40,7 +40,7 @@ async fn five_thousand_idle_connections_do_not_stop_a_request(
     let server = Server::http(OK).await;
     // None of them goes by itself before the request is answered.
     let limits = GatewayLimits {
-        hello: Duration::from_secs(600),
+        receive_timeout: Duration::from_secs(600),
         ..GatewayLimits::default()
     };
     let world = World::with(allowlist(&[&format!("a.example:{}", server.port)]), |setup| {
@@ -81,7 +81,7 @@ async fn an_idle_connection_is_evicted_and_an_active_one_stays() {
     })
     .await;
     let limits = GatewayLimits {
-        connections: 3,
+        max_connections: 3,
         ..GatewayLimits::default()
     };
     let world = World::with(allowlist(&[&format!("a.example:{}", server.port)]), |setup| {
@@ -157,7 +157,7 @@ async fn a_head_without_an_end_is_cut_off_by_its_length() {
 #[tokio::test]
 async fn silence_ends_a_connection() {
     let limits = GatewayLimits {
-        idle: Duration::from_secs(2),
+        idle_timeout: Duration::from_secs(2),
         ..GatewayLimits::default()
     };
     let server = Server::echo().await;

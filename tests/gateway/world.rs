@@ -129,7 +129,7 @@ impl World {
 /// Limits with short waits.
 pub fn impatient() -> GatewayLimits {
     GatewayLimits {
-        hello: Duration::from_millis(300),
+        receive_timeout: Duration::from_millis(300),
         ..GatewayLimits::default()
     }
 }

@@ -10,7 +10,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use super::respond;
-use crate::gateway::core::GatewayCore;
+use crate::gateway::shared::GatewayCore;
 use crate::gateway::slots::ConnectionSlot;
 
 /// The longest query, in bytes.
@@ -63,7 +63,7 @@ pub(in crate::gateway) async fn serve_tcp(
     slot: &ConnectionSlot,
 ) -> io::Result<()> {
     for _ in 0..MAX_QUERIES {
-        let query = timeout(core.setup.limits.hello, read_query(&mut client));
+        let query = timeout(core.setup.limits.receive_timeout, read_query(&mut client));
         let Ok(Ok(Some(query))) = query.await else {
             return Ok(());
         };

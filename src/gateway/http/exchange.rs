@@ -13,10 +13,10 @@ use super::answer;
 use super::body::MessageBody;
 use super::head::{self, ResponseHead};
 use super::request::ForwardRequest;
-use crate::gateway::core::{GatewayCore, GatewaySession};
 use crate::gateway::dial::DialError;
 use crate::gateway::permit::Permit;
 use crate::gateway::relay::{TrafficWriter, relay};
+use crate::gateway::shared::{GatewayCore, ServedConnection};
 use crate::gateway::stream::{Buffered, ByteStream};
 use crate::network::RequestHost;
 
@@ -42,7 +42,7 @@ pub(in crate::gateway) struct UpstreamConnection {
 
 /// Forwards a request and passes its response back. `kept` is the upstream connection of the last request.
 pub(super) async fn exchange<C: ByteStream>(
-    session: &mut GatewaySession<'_, C>,
+    connection: &mut ServedConnection<'_, C>,
     request: ForwardRequest,
     kept: &mut Option<UpstreamConnection>,
     permit: &Permit,
@@ -55,16 +55,22 @@ pub(super) async fn exchange<C: ByteStream>(
     for _ in 0..=usize::from(repeats) {
         let mut upstream = match reused.take().and_then(UpstreamConnection::if_idle) {
             Some(upstream) => upstream,
-            None => match UpstreamConnection::open(session.core, &request, permit).await {
+            None => match UpstreamConnection::open(connection.core, &request, permit).await {
                 Ok(upstream) => upstream,
                 Err(answer) => return Ok(AfterRequest::CloseWith(answer)),
             },
         };
-        match transfer(session, &request, &mut upstream, permit).await {
+        match transfer(connection, &request, &mut upstream, permit).await {
             Err(TransferError::NoResponse) => {}
             Err(TransferError::Read | TransferError::Write) => return Ok(AfterRequest::Close),
             Err(TransferError::Upgraded) => {
-                relay(&mut session.client, &mut upstream.stream, permit, session.slot).await?;
+                relay(
+                    &mut connection.client,
+                    &mut upstream.stream,
+                    permit,
+                    connection.slot,
+                )
+                .await?;
                 return Ok(AfterRequest::Close);
             }
             Ok(transferred) => {
@@ -73,7 +79,7 @@ pub(super) async fn exchange<C: ByteStream>(
                     return Ok(AfterRequest::KeepOpen);
                 }
                 // In TLS the client must see a regular end, not an interrupted connection.
-                let _ = session.client.stream.shutdown().await;
+                let _ = connection.client.stream.shutdown().await;
                 return Ok(AfterRequest::Close);
             }
         }
@@ -129,12 +135,12 @@ impl From<io::Error> for TransferError {
 
 /// Sends the request while it waits for the response: a host may respond before it received the whole request.
 async fn transfer<C: ByteStream>(
-    session: &mut GatewaySession<'_, C>,
+    connection: &mut ServedConnection<'_, C>,
     request: &ForwardRequest,
     upstream: &mut UpstreamConnection,
     permit: &Permit,
 ) -> Result<Transferred, TransferError> {
-    let GatewaySession { client, slot, .. } = session;
+    let ServedConnection { client, slot, .. } = connection;
     let (client_read, mut client_write) = tokio::io::split(&mut client.stream);
     let mut from_client = Buffered::with_buffer(client_read, std::mem::take(&mut client.buffer));
     let (upstream_read, mut upstream_write) = tokio::io::split(&mut upstream.stream.stream);

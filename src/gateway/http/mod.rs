@@ -12,8 +12,8 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use super::audit::AuditProtocol;
-use super::core::{GatewayCore, GatewaySession};
 use super::inspect::Inspection;
+use super::shared::{GatewayCore, ServedConnection};
 use super::stream::ByteStream;
 use crate::network::probe::BeaconMatch;
 use crate::network::{Denial, RequestHost};
@@ -67,12 +67,12 @@ enum AfterRequest {
 
 /// Serves one connection that carries requests.
 pub(super) async fn serve<C: ByteStream>(
-    mut session: GatewaySession<'_, C>,
+    mut connection: ServedConnection<'_, C>,
     scope: RequestScope,
 ) -> io::Result<()> {
     let mut upstream = None;
-    while let Some(head) = read_head(&mut session).await {
-        if !serve_one(&mut session, head, &scope, &mut upstream).await? {
+    while let Some(head) = read_head(&mut connection).await {
+        if !serve_one(&mut connection, head, &scope, &mut upstream).await? {
             break;
         }
     }
@@ -81,24 +81,24 @@ pub(super) async fn serve<C: ByteStream>(
 
 /// Serves one request. `upstream` is the connection that is kept for the next one. Returns whether there can be one.
 pub(super) async fn serve_one<C: ByteStream>(
-    session: &mut GatewaySession<'_, C>,
+    connection: &mut ServedConnection<'_, C>,
     head: Result<RequestHead, Denial>,
     scope: &RequestScope,
     upstream: &mut Option<UpstreamConnection>,
 ) -> io::Result<bool> {
     let after = match head.and_then(|head| ForwardRequest::new(head, scope)) {
-        Ok(request) => match answer_probe(session.core, &request, scope) {
+        Ok(request) => match answer_probe(connection.core, &request, scope) {
             Some(answer) => AfterRequest::CloseWith(answer),
-            None => forward(session, request, upstream, scope.protocol).await?,
+            None => forward(connection, request, upstream, scope.protocol).await?,
         },
         Err(denial) => {
-            let core = session.core;
+            let core = connection.core;
             core.record_denial(scope.protocol, scope.host.as_ref(), scope.port, &denial);
             AfterRequest::CloseWith(answer::denied(&denial, None))
         }
     };
     if let AfterRequest::CloseWith(answer) = &after {
-        session.client.close_with(answer).await;
+        connection.client.close_with(answer).await;
     }
     Ok(matches!(after, AfterRequest::KeepOpen))
 }
@@ -118,36 +118,36 @@ fn answer_probe(core: &GatewayCore, request: &ForwardRequest, scope: &RequestSco
 
 /// Forwards one request, if the policy allows it.
 async fn forward<C: ByteStream>(
-    session: &mut GatewaySession<'_, C>,
+    connection: &mut ServedConnection<'_, C>,
     request: ForwardRequest,
     upstream: &mut Option<UpstreamConnection>,
     protocol: AuditProtocol,
 ) -> io::Result<AfterRequest> {
-    let permit = match session.core.admit(protocol, request.policy_request()) {
+    let permit = match connection.core.admit(protocol, request.policy_request()) {
         Ok(permit) => permit,
         Err(denial) => {
             let answer = answer::denied(&denial, Some(&request.host));
             return Ok(AfterRequest::CloseWith(answer));
         }
     };
-    let _active = session.slot.activate();
+    let _active = connection.slot.activate();
     tokio::select! {
-        after = exchange(session, request, upstream, &permit) => after,
+        after = exchange(connection, request, upstream, &permit) => after,
         () = permit.revoked() => Ok(AfterRequest::Close),
     }
 }
 
 /// The head of the next request; `None` when the client closed the connection.
 pub(super) async fn read_head<C: ByteStream>(
-    session: &mut GatewaySession<'_, C>,
+    connection: &mut ServedConnection<'_, C>,
 ) -> Option<Result<RequestHead, Denial>> {
-    if session.client.buffer.is_empty() && !matches!(session.client.fill().await, Ok(1..)) {
+    if connection.client.buffer.is_empty() && !matches!(connection.client.fill().await, Ok(1..)) {
         return None;
     }
-    session.slot.touch();
-    let limits = session.core.setup.limits;
-    let reading = head::read(&mut session.client, limits.head_bytes);
-    let read = timeout(limits.hello, reading).await;
+    connection.slot.touch();
+    let limits = connection.core.setup.limits;
+    let reading = head::read(&mut connection.client, limits.max_head_bytes);
+    let read = timeout(limits.receive_timeout, reading).await;
     let head = read.unwrap_or(Err(HEAD_INCOMPLETE));
     Some(head.and_then(|head| RequestHead::parse(&head)))
 }

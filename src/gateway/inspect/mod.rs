@@ -21,8 +21,8 @@ use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 
 use super::audit::AuditProtocol;
-use super::core::GatewaySession;
 use super::http::{self, RequestScope};
+use super::shared::ServedConnection;
 use super::stream::Buffered;
 use crate::network::{Denial, HostName, RequestHost};
 use authority::{CertificateAuthority, PROTOCOL};
@@ -93,32 +93,32 @@ impl fmt::Debug for Inspection {
 
 /// Serves a connection whose client hello has this server name.
 pub(super) async fn serve(
-    session: GatewaySession<'_>,
+    connection: ServedConnection<'_>,
     inspection: Arc<Inspection>,
     name: HostName,
     port: u16,
 ) -> io::Result<()> {
-    let GatewaySession { core, slot, client } = session;
+    let ServedConnection { core, slot, client } = connection;
     let accepting = async {
         let config = inspection.authority.config_for(&name);
         let acceptor = TlsAcceptor::from(config.map_err(io::Error::other)?);
         acceptor.accept(client.into_stream()).await
     };
-    let Ok(Ok(client)) = timeout(core.setup.limits.hello, accepting).await else {
+    let Ok(Ok(client)) = timeout(core.setup.limits.receive_timeout, accepting).await else {
         // The client already got a TLS alert.
         let denial = Denial::Invalid(HANDSHAKE_FAILED);
         core.record_denial(AuditProtocol::Tls, Some(&name.into()), Some(port), &denial);
         return Ok(());
     };
     let client = Buffered::new(client);
-    let session = GatewaySession { core, slot, client };
+    let connection = ServedConnection { core, slot, client };
     let scope = RequestScope {
         protocol: AuditProtocol::Https,
         host: Some(name.into()),
         port: Some(port),
         inspection: Some(inspection),
     };
-    http::serve(session, scope).await
+    http::serve(connection, scope).await
 }
 
 const HANDSHAKE_FAILED: &str = "the TLS handshake of an inspected connection failed; the client may not trust the certificate of the inspection, or not support HTTP/1.1";

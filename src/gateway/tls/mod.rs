@@ -7,10 +7,10 @@ use std::io;
 use tokio::time::timeout;
 
 use super::audit::AuditProtocol;
-use super::core::GatewaySession;
 use super::dial::DialError;
 use super::inspect;
 use super::relay::relay;
+use super::shared::ServedConnection;
 use super::stream::Buffered;
 use crate::network::{Denial, HostName, PolicyRequest, RequestHost};
 
@@ -24,11 +24,11 @@ const UNRECOGNIZED_NAME: u8 = 112;
 
 /// Serves one TLS connection to this port. Its server name must be `expected`, unless that is `None`.
 pub(super) async fn serve(
-    mut session: GatewaySession<'_>,
+    mut connection: ServedConnection<'_>,
     expected: Option<HostName>,
     port: u16,
 ) -> io::Result<()> {
-    let (host, denial, code) = match (read_server_name(&mut session).await, expected) {
+    let (host, denial, code) = match (read_server_name(&mut connection).await, expected) {
         (Ok(name), Some(expected)) if name != expected => {
             let denial = Denial::Mismatch {
                 allowed: expected.to_string(),
@@ -36,33 +36,33 @@ pub(super) async fn serve(
             };
             (Some(name), denial, UNRECOGNIZED_NAME)
         }
-        (Ok(name), _) => return serve_name(session, name, port).await,
+        (Ok(name), _) => return serve_name(connection, name, port).await,
         (Err(error), expected) => (expected, Denial::Invalid(error.reason), error.alert),
     };
     let host = host.map(RequestHost::Name);
-    session
+    connection
         .core
         .record_denial(AuditProtocol::Tls, host.as_ref(), Some(port), &denial);
-    session.client.close_with(&alert(code)).await;
+    connection.client.close_with(&alert(code)).await;
     Ok(())
 }
 
-async fn serve_name(mut session: GatewaySession<'_>, name: HostName, port: u16) -> io::Result<()> {
+async fn serve_name(mut connection: ServedConnection<'_>, name: HostName, port: u16) -> io::Result<()> {
     let request = PolicyRequest::opaque(RequestHost::Name(name.clone()), port);
-    let permit = match session.core.inspection_for(&request) {
-        Ok(Some(inspection)) => return inspect::serve(session, inspection, name, port).await,
-        Ok(None) => session.core.admit(AuditProtocol::Tls, request),
+    let permit = match connection.core.inspection_for(&request) {
+        Ok(Some(inspection)) => return inspect::serve(connection, inspection, name, port).await,
+        Ok(None) => connection.core.admit(AuditProtocol::Tls, request),
         Err(denial) => Err(denial),
     };
     let Ok(permit) = permit else {
-        session.client.close_with(&alert(ACCESS_DENIED)).await;
+        connection.client.close_with(&alert(ACCESS_DENIED)).await;
         return Ok(());
     };
-    let _active = session.slot.activate();
-    match session.core.dial(&permit).await {
+    let _active = connection.slot.activate();
+    match connection.core.dial(&permit).await {
         Ok(upstream) => {
             let mut upstream = Buffered::new(upstream);
-            relay(&mut session.client, &mut upstream, &permit, session.slot).await
+            relay(&mut connection.client, &mut upstream, &permit, connection.slot).await
         }
         Err(error) => {
             tracing::debug!(%error, "a TLS connection of a sandbox failed");
@@ -70,25 +70,25 @@ async fn serve_name(mut session: GatewaySession<'_>, name: HostName, port: u16) 
                 DialError::Denied(_) => ACCESS_DENIED,
                 DialError::Failed(_) => INTERNAL_ERROR,
             };
-            session.client.close_with(&alert(code)).await;
+            connection.client.close_with(&alert(code)).await;
             Ok(())
         }
     }
 }
 
 /// Reads the server name of a client hello, which stays in the buffer.
-pub(super) async fn read_server_name(session: &mut GatewaySession<'_>) -> Result<HostName, HelloError> {
+pub(super) async fn read_server_name(connection: &mut ServedConnection<'_>) -> Result<HostName, HelloError> {
     let mut reader = HelloReader::default();
     let reading = async {
         loop {
-            if let Some(name) = reader.read(&session.client.buffer)? {
+            if let Some(name) = reader.read(&connection.client.buffer)? {
                 return Ok(name);
             }
-            let more = session.client.fill_more().await;
+            let more = connection.client.fill_more().await;
             more.map_err(|_| HelloError::INCOMPLETE)?;
         }
     };
-    let read = timeout(session.core.setup.limits.hello, reading).await;
+    let read = timeout(connection.core.setup.limits.receive_timeout, reading).await;
     read.unwrap_or(Err(HelloError::INCOMPLETE))
 }
 

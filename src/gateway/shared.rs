@@ -32,7 +32,7 @@ pub(super) struct GatewayCore {
 }
 
 /// One connection that is being served.
-pub(super) struct GatewaySession<'a, C = TcpStream> {
+pub(super) struct ServedConnection<'a, C = TcpStream> {
     pub(super) core: &'a GatewayCore,
     pub(super) slot: &'a ConnectionSlot,
     pub(super) client: Buffered<C>,
@@ -129,7 +129,11 @@ impl GatewayCore {
             return Ok(Box::new(stream));
         };
         let host = &permit.request.host;
-        let connected = timeout(self.setup.limits.connect, inspection.connect(host, stream)).await;
+        let connected = timeout(
+            self.setup.limits.connect_timeout,
+            inspection.connect(host, stream),
+        )
+        .await;
         let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let failed = |error| DialError::Failed(format!("the TLS handshake with {host} failed: {error}"));
         Ok(Box::new(connected.map_err(failed)?))
