@@ -36,7 +36,7 @@ impl DialError {
 impl GatewayCore {
     /// Resolves the host of a permit and connects to it.
     pub(super) async fn dial(&self, permit: &Permit) -> Result<TcpStream, DialError> {
-        let PolicyRequest { host, port, .. } = &permit.request;
+        let PolicyRequest { host, port, .. } = permit.request();
         let connecting = async {
             let addresses = self.allowed_addresses(host).await?;
             let connected = connect(&addresses, *port).await;

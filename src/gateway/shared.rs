@@ -2,8 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -42,16 +41,10 @@ impl GatewayCore {
     /// Asks the policy about a request. A denial is recorded.
     pub(super) fn admit(&self, protocol: AuditProtocol, request: PolicyRequest) -> Result<Permit, Denial> {
         match self.judge(&request) {
-            Ok(line) => Ok(Permit {
-                request,
-                sent: AtomicU64::default(),
-                received: AtomicU64::default(),
-                protocol,
-                line,
-                revoked: OnceLock::new(),
-                policies: self.policies.clone(),
-                audit: self.setup.audit.clone(),
-            }),
+            Ok(line) => {
+                let (policies, audit) = (self.policies.clone(), self.setup.audit.clone());
+                Ok(Permit::new(protocol, request, line, policies, audit))
+            }
             Err(denial) => {
                 self.record_denial(protocol, Some(&request.host), Some(request.port), &denial);
                 Err(denial)
@@ -118,7 +111,7 @@ impl GatewayCore {
         permit: &Permit,
         inspection: Option<&Inspection>,
     ) -> Result<Box<dyn ByteStream>, DialError> {
-        if let Some((injector, name)) = self.setup.injection.as_ref().zip(permit.request.host.name())
+        if let Some((injector, name)) = self.setup.injection.as_ref().zip(permit.request().host.name())
             && injector.injects(name)
         {
             let opened = injector.open(name).await;
@@ -128,7 +121,7 @@ impl GatewayCore {
         let Some(inspection) = inspection else {
             return Ok(Box::new(stream));
         };
-        let host = &permit.request.host;
+        let host = &permit.request().host;
         let connected = timeout(
             self.setup.limits.connect_timeout,
             inspection.connect(host, stream),

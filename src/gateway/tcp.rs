@@ -1,4 +1,4 @@
-//! Any other connection, by the host that its destination address stands for.
+//! Connections on other ports, judged by the name behind their synthetic address.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::audit::AuditProtocol;
 use super::http::{self, RequestScope};
 use super::permit::Permit;
-use super::relay::{TrafficWriter, relay};
+use super::relay::relay;
 use super::shared::ServedConnection;
 use super::stream::Buffered;
 use super::tls;
@@ -108,10 +108,10 @@ async fn detect_first(
                     return Ok(Detected::Other);
                 }
                 let bytes = upstream.take();
-                let received = TrafficWriter(&permit.received, connection.slot);
+                let received = permit.received(connection.slot);
                 received.send(&bytes, &mut connection.client.stream).await?;
             }
-            () = permit.revoked() => return Err(io::ErrorKind::ConnectionAborted.into()),
+            () = permit.until_revoked() => return Err(io::ErrorKind::ConnectionAborted.into()),
         }
         connection.slot.touch();
     }

@@ -14,8 +14,8 @@ use super::body::MessageBody;
 use super::head::{self, ResponseHead};
 use super::request::ForwardRequest;
 use crate::gateway::dial::DialError;
-use crate::gateway::permit::Permit;
-use crate::gateway::relay::{TrafficWriter, relay};
+use crate::gateway::permit::{Permit, TrafficCounter};
+use crate::gateway::relay::relay;
 use crate::gateway::shared::{GatewayCore, ServedConnection};
 use crate::gateway::stream::{Buffered, ByteStream};
 use crate::network::RequestHost;
@@ -145,8 +145,7 @@ async fn transfer<C: ByteStream>(
     let mut from_client = Buffered::with_buffer(client_read, std::mem::take(&mut client.buffer));
     let (upstream_read, mut upstream_write) = tokio::io::split(&mut upstream.stream.stream);
     let mut from_upstream = Buffered::with_buffer(upstream_read, std::mem::take(&mut upstream.stream.buffer));
-    let sent = TrafficWriter(&permit.sent, slot);
-    let received = TrafficWriter(&permit.received, slot);
+    let (sent, received) = (permit.sent(slot), permit.received(slot));
     let (response, request_complete) = {
         let mut sending = pin!(async {
             sent.send(&request.upstream_head(), &mut upstream_write).await?;
@@ -182,7 +181,7 @@ async fn pass_back<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     request: &ForwardRequest,
     from: &mut Buffered<R>,
     to: &mut W,
-    counter: TrafficWriter<'_>,
+    counter: TrafficCounter<'_>,
 ) -> Result<Transferred, TransferError> {
     for _ in 0..MAX_INTERIM {
         let head = head::read(from, MAX_HEAD).await;
@@ -231,7 +230,7 @@ async fn copy<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     mut body: MessageBody,
     from: &mut Buffered<R>,
     to: &mut W,
-    counter: TrafficWriter<'_>,
+    counter: TrafficCounter<'_>,
 ) -> Result<(), TransferError> {
     while !body.is_over() {
         if from.buffer.is_empty() {

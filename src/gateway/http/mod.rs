@@ -133,7 +133,7 @@ async fn forward<C: ByteStream>(
     let _active = connection.slot.activate();
     tokio::select! {
         after = exchange(connection, request, upstream, &permit) => after,
-        () = permit.revoked() => Ok(AfterRequest::Close),
+        () = permit.until_revoked() => Ok(AfterRequest::Close),
     }
 }
 
