@@ -12,6 +12,7 @@ use super::GatewaySetup;
 use super::audit::{AuditProtocol, AuditRecord};
 use super::dial::DialError;
 use super::dns::DnsLookup;
+use super::injection::CredentialInjector;
 use super::inspect::Inspection;
 use super::permit::Permit;
 use super::slots::{ConnectionSlot, ConnectionSlots};
@@ -57,6 +58,7 @@ impl GatewayCore {
         if !self.inspects(&request.host, request.port) {
             return Ok(None);
         }
+        // Not `judge`: it forbids tunnels to a host whose credential the gateway adds. An inspected connection is no tunnel.
         let verdict = self.policies.borrow().judge(request);
         let denial = match (verdict, &self.setup.inspection) {
             (Ok(_) | Err(Denial::NotInspected(_)), Some(inspection)) => return Ok(Some(inspection.clone())),
@@ -96,13 +98,21 @@ impl GatewayCore {
     /// The verdict of the policy, without an audit record. A host whose credential the gateway adds must not be tunnelled
     /// to.
     pub(super) fn judge(&self, request: &PolicyRequest) -> PolicyVerdict {
-        if let Some((injector, name)) = self.setup.injection.as_ref().zip(request.host.name())
-            && request.content == RequestContent::Opaque
-            && injector.injects(name)
+        if request.content == RequestContent::Opaque
+            && let Some((_, name)) = self.injector_for(&request.host)
         {
             return Err(Denial::Injected(name.clone()));
         }
         self.policies.borrow().judge(request)
+    }
+
+    /// What adds the credential of this host, and its name; `None` when the gateway has no credential for it.
+    fn injector_for<'a>(
+        &'a self,
+        host: &'a RequestHost,
+    ) -> Option<(&'a dyn CredentialInjector, &'a HostName)> {
+        let (injector, name) = self.setup.injection.as_deref().zip(host.name())?;
+        injector.injects(name).then_some((injector, name))
     }
 
     /// Opens a connection for HTTP requests: to the host, or to the broker when that adds the credential of the host.
@@ -111,9 +121,8 @@ impl GatewayCore {
         permit: &Permit,
         inspection: Option<&Inspection>,
     ) -> Result<Box<dyn ByteStream>, DialError> {
-        if let Some((injector, name)) = self.setup.injection.as_ref().zip(permit.request().host.name())
-            && injector.injects(name)
-        {
+        let host = &permit.request().host;
+        if let Some((injector, name)) = self.injector_for(host) {
             let opened = injector.open(name).await;
             return opened.map_err(|_| DialError::unreachable(name));
         }
@@ -121,7 +130,6 @@ impl GatewayCore {
         let Some(inspection) = inspection else {
             return Ok(Box::new(stream));
         };
-        let host = &permit.request().host;
         let connected = timeout(
             self.setup.limits.connect_timeout,
             inspection.connect(host, stream),
@@ -132,28 +140,31 @@ impl GatewayCore {
         Ok(Box::new(connected.map_err(failed)?))
     }
 
-    /// The result of a DNS lookup.
+    /// The result of a DNS lookup. A denied one is recorded, and an allowed name once.
     pub(super) fn look_up(&self, name: &HostName) -> DnsLookup {
-        let mut names = self.lock_names();
-        match self.setup.beacon.as_ref().map(|beacon| beacon.compare(name)) {
+        let verdict = match self.setup.beacon.as_ref().map(|beacon| beacon.compare(name)) {
             // Lookups of probes are not recorded.
-            Some(BeaconMatch::Exact) => {}
+            Some(BeaconMatch::Exact) => None,
             Some(BeaconMatch::Below) => return DnsLookup::Unknown,
-            Some(BeaconMatch::Other) | None => {
-                let verdict = self.policies.borrow().judge_name(name);
-                if verdict.is_err() || !names.contains(name) {
-                    let host = Some(name.to_string());
-                    let record = AuditRecord::new(AuditProtocol::Dns, host, None, verdict.as_ref());
-                    self.setup.audit.record(record);
-                }
-                if verdict.is_err() {
-                    return DnsLookup::Unknown;
-                }
-            }
+            Some(BeaconMatch::Other) | None => Some(self.policies.borrow().judge_name(name)),
+        };
+        if let Some(Err(denial)) = &verdict {
+            self.record_denial(AuditProtocol::Dns, Some(&name.clone().into()), None, denial);
+            return DnsLookup::Unknown;
         }
-        names
-            .address_of(name)
-            .map_or(DnsLookup::Unavailable, DnsLookup::At)
+        let (is_new, address) = {
+            let mut names = self.lock_names();
+            (!names.contains(name), names.address_of(name))
+        };
+        // The names are not locked any more: writing a record can take long.
+        if let Some(Ok(line)) = &verdict
+            && is_new
+        {
+            let host = Some(name.to_string());
+            let record = AuditRecord::new(AuditProtocol::Dns, host, None, Ok(line));
+            self.setup.audit.record(record);
+        }
+        address.map_or(DnsLookup::Unavailable, DnsLookup::At)
     }
 
     /// The host that a synthetic address stands for.
