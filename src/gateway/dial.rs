@@ -15,6 +15,7 @@ use crate::network::{Denial, PolicyRequest, RequestHost};
 
 /// Timeout of each address but the last.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
+const TIMED_OUT: io::ErrorKind = io::ErrorKind::TimedOut;
 
 /// A host could not be connected to.
 #[derive(Debug, Error)]
@@ -22,14 +23,14 @@ pub(super) enum DialError {
     /// All its addresses are forbidden.
     #[error(transparent)]
     Denied(Denial),
-    /// It does not exist, cannot be reached, or has an untrusted certificate.
+    /// It cannot be resolved or reached, or has an untrusted certificate.
     #[error("{0}")]
     Failed(String),
 }
 
 impl DialError {
-    pub(super) fn unreachable(host: impl Display) -> Self {
-        Self::Failed(format!("cannot connect to {host}"))
+    pub(super) fn unreachable(host: &RequestHost, why: impl Display) -> Self {
+        Self::Failed(format!("cannot connect to {host}: {why}"))
     }
 }
 
@@ -40,10 +41,10 @@ impl GatewayCore {
         let connecting = async {
             let addresses = self.allowed_addresses(host).await?;
             let connected = connect(&addresses, *port).await;
-            connected.map_err(|_| DialError::unreachable(host))
+            connected.map_err(|error| DialError::unreachable(host, error))
         };
         let connected = timeout(self.setup.limits.connect_timeout, connecting).await;
-        let connected = connected.unwrap_or_else(|_| Err(DialError::unreachable(host)));
+        let connected = connected.unwrap_or_else(|_| Err(DialError::unreachable(host, TIMED_OUT)));
         if let Err(DialError::Denied(denial)) = &connected {
             permit.revoke(denial.clone());
         }
@@ -55,7 +56,10 @@ impl GatewayCore {
             RequestHost::Address(address) => vec![*address],
             RequestHost::Name(name) => {
                 let resolved = self.setup.resolver.resolve(name).await;
-                resolved.map_err(|_| DialError::unreachable(name))?
+                resolved.map_err(|error| {
+                    let why = format!("cannot resolve the name: {error}");
+                    DialError::unreachable(host, why)
+                })?
             }
         };
         let mut allowed = Vec::new();
@@ -72,7 +76,7 @@ impl GatewayCore {
         match denial {
             _ if !allowed.is_empty() => Ok(allowed),
             Some(denial) => Err(DialError::Denied(denial)),
-            None => Err(DialError::Failed(format!("the host {host} does not exist"))),
+            None => Err(DialError::unreachable(host, "the name has no address")),
         }
     }
 }
@@ -84,7 +88,7 @@ async fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
         let connecting = TcpStream::connect(SocketAddr::new(*address, port));
         let connected = if index + 1 < addresses.len() {
             let connected = timeout(ADDRESS_TIMEOUT, connecting).await;
-            connected.map_err(io::Error::from).flatten()
+            connected.unwrap_or_else(|_| Err(TIMED_OUT.into()))
         } else {
             connecting.await
         };
@@ -98,4 +102,52 @@ async fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
         }
     }
     Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::gateway::audit::{AuditProtocol, NoAudit};
+    use crate::gateway::{AddressGuard, Gateway, GatewaySetup, Resolver};
+    use crate::network::{HostName, Policy};
+
+    struct FailingResolver;
+
+    #[async_trait]
+    impl Resolver for FailingResolver {
+        async fn resolve(&self, _: &HostName) -> io::Result<Vec<IpAddr>> {
+            Err(io::Error::other("no such name"))
+        }
+    }
+
+    async fn dial_error(host: &str, port: u16) -> String {
+        let gateway = Gateway::new(GatewaySetup {
+            resolver: Arc::new(FailingResolver),
+            guard: AddressGuard::dangerously_opening(["127.0.0.0/8".parse().unwrap()]),
+            ..GatewaySetup::new(Policy::allow_all(), Arc::new(NoAudit))
+        });
+        let request = PolicyRequest::opaque(host.parse().unwrap(), port);
+        let permit = gateway.core.admit(AuditProtocol::Tcp, request).unwrap();
+        gateway.core.dial(&permit).await.unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn an_error_names_the_host_and_the_cause() {
+        assert_eq!(
+            dial_error("a.example", 80).await,
+            "cannot connect to a.example: cannot resolve the name: no such name"
+        );
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = closed.local_addr().unwrap().port();
+        drop(closed);
+        let refused = dial_error("127.0.0.1", port).await;
+        assert!(
+            refused.starts_with("cannot connect to 127.0.0.1: Connection refused"),
+            "{refused}"
+        );
+    }
 }

@@ -10,7 +10,7 @@ use crate::network::HostName;
 /// Resolves the names of allowed connections. A sandbox never sees the addresses.
 #[async_trait]
 pub trait Resolver: Send + Sync {
-    /// The addresses of a name; empty when it does not exist.
+    /// The addresses of a name; empty when it has none. The resolver of the host returns an error then.
     async fn resolve(&self, name: &HostName) -> io::Result<Vec<IpAddr>>;
 }
 

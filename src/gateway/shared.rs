@@ -124,7 +124,7 @@ impl GatewayCore {
         let host = &permit.request().host;
         if let Some((injector, name)) = self.injector_for(host) {
             let opened = injector.open(name).await;
-            return opened.map_err(|_| DialError::unreachable(name));
+            return opened.map_err(|error| DialError::unreachable(host, error));
         }
         let stream = self.dial(permit).await?;
         let Some(inspection) = inspection else {
