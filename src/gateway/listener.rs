@@ -86,7 +86,7 @@ pub(super) async fn serve(
     let served = async {
         match protocol {
             ListenerProtocol::Dns => dns::serve_tcp(&core, connection.client.stream, &slot).await,
-            ListenerProtocol::Http { port } => http::serve(connection, RequestScope::plain(None, port)).await,
+            ListenerProtocol::Http { port } => http::serve(connection, RequestScope::Port(port)).await,
             ListenerProtocol::Tls { port } => tls::serve(connection, None, port).await,
             ListenerProtocol::Tcp { port } => {
                 tcp::serve(connection, core.host_at(destination.ip()), port).await

@@ -15,28 +15,27 @@ const TLS_PORT: u16 = 443;
 
 /// Serves one connection to the proxy.
 pub(super) async fn serve(mut connection: ServedConnection<'_>) -> io::Result<()> {
+    let scope = RequestScope::Proxy;
     let mut upstream = None;
-    while let Some(head) = http::read_head(&mut connection).await {
-        if let Ok(head) = &head {
-            let authorization = head.fields.one("proxy-authorization").ok().flatten();
-            let phantom = connection.core.setup.phantom.as_ref().zip(authorization);
-            if !phantom.is_some_and(|(phantom, header)| phantom.authorizes(header)) {
-                let denial = Denial::Invalid(answer::WRONG_PHANTOM);
-                connection
-                    .core
-                    .record_denial(AuditProtocol::Proxy, None, None, &denial);
-                let answer = answer::proxy_authentication_required();
-                connection.client.close_with(&answer).await;
-                return Ok(());
-            }
-            if head.method == "CONNECT" {
-                return match http::parse_connect(head) {
-                    Ok(Authority { host, port }) => connect(connection, host, port).await,
-                    Err(denial) => refuse(connection, None, &denial).await,
-                };
-            }
+    while let Some(head) = http::read_head(&mut connection, &scope).await {
+        let authorization = head.fields.one("proxy-authorization").ok().flatten();
+        let phantom = connection.core.setup.phantom.as_ref().zip(authorization);
+        if !phantom.is_some_and(|(phantom, header)| phantom.authorizes(header)) {
+            let denial = Denial::Invalid(answer::WRONG_PHANTOM);
+            connection
+                .core
+                .record_denial(AuditProtocol::Proxy, None, None, &denial);
+            let answer = answer::proxy_authentication_required();
+            connection.client.close_with(&answer).await;
+            return Ok(());
         }
-        if !http::serve_one(&mut connection, head, &RequestScope::PROXY, &mut upstream).await? {
+        if head.method == "CONNECT" {
+            return match http::parse_connect(&head) {
+                Ok(Authority { host, port }) => connect(connection, host, port).await,
+                Err(denial) => refuse(connection, None, &denial).await,
+            };
+        }
+        if !http::serve_one(&mut connection, head, &scope, &mut upstream).await? {
             break;
         }
     }
@@ -57,7 +56,7 @@ async fn connect(mut connection: ServedConnection<'_>, host: RequestHost, port: 
     connection.client.stream.write_all(established).await?;
     match (host, port) {
         (RequestHost::Name(name), TLS_PORT) => tls::serve(connection, Some(name), port).await,
-        (host, HTTP_PORT) => http::serve(connection, RequestScope::plain(Some(host), port)).await,
+        (host, HTTP_PORT) => http::serve(connection, RequestScope::Tunnel { host, port }).await,
         (host, port) => tcp::serve(connection, host, port).await,
     }
 }

@@ -41,7 +41,7 @@ pub(super) async fn serve(
         Detected::Http => {
             // From here on each request is judged. Nothing was sent over this upstream connection yet.
             drop((active, upstream, permit));
-            return http::serve(connection, RequestScope::plain(Some(host), port)).await;
+            return http::serve(connection, RequestScope::Tunnel { host, port }).await;
         }
         Detected::Tls if inspected => {
             drop((active, upstream, permit));
@@ -74,7 +74,7 @@ async fn serve_requests(
     match detect(&mut connection).await? {
         Detected::Tls => tls::serve(connection, host.name().cloned(), port).await,
         Detected::Http | Detected::Other => {
-            http::serve(connection, RequestScope::plain(Some(host), port)).await
+            http::serve(connection, RequestScope::Tunnel { host, port }).await
         }
     }
 }

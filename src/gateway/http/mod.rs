@@ -23,36 +23,47 @@ use head::{AMBIGUOUS_HOST, HEAD_INCOMPLETE, RequestHead};
 pub(super) use request::Authority;
 use request::ForwardRequest;
 
-/// Which hosts the requests of a connection may be for.
-pub(super) struct RequestScope {
-    /// The protocol of the connection.
-    pub(super) protocol: AuditProtocol,
-    /// The only host; any if it is `None`.
-    pub(super) host: Option<RequestHost>,
-    /// The only port; any if it is `None`.
-    pub(super) port: Option<u16>,
-    /// Whether the requests come from an inspected TLS connection, and go to another one.
-    pub(super) inspection: Option<Arc<Inspection>>,
+/// Where the requests of a connection come from, which limits the hosts that they may be for.
+pub(super) enum RequestScope {
+    /// Plain HTTP on this port, for any host.
+    Port(u16),
+    /// Plain HTTP on a connection that is for this host only.
+    Tunnel { host: RequestHost, port: u16 },
+    /// An inspected TLS connection. Its requests are sent over another one.
+    Inspected {
+        host: RequestHost,
+        port: u16,
+        inspection: Arc<Inspection>,
+    },
+    /// The explicit proxy. A request names its host and port.
+    Proxy,
 }
 
 impl RequestScope {
-    /// Plain HTTP to this port, and to this host if it is known.
-    pub(super) fn plain(host: Option<RequestHost>, port: u16) -> Self {
-        Self {
-            protocol: AuditProtocol::Http,
-            host,
-            port: Some(port),
-            inspection: None,
+    /// The protocol of audit records.
+    fn protocol(&self) -> AuditProtocol {
+        match self {
+            Self::Port(_) | Self::Tunnel { .. } => AuditProtocol::Http,
+            Self::Inspected { .. } => AuditProtocol::Https,
+            Self::Proxy => AuditProtocol::Proxy,
         }
     }
 
-    /// Requests to the proxy, which can be for any host and port.
-    pub(super) const PROXY: Self = Self {
-        protocol: AuditProtocol::Proxy,
-        host: None,
-        port: None,
-        inspection: None,
-    };
+    /// The only host; `None` when a request can be for any.
+    fn host(&self) -> Option<&RequestHost> {
+        match self {
+            Self::Tunnel { host, .. } | Self::Inspected { host, .. } => Some(host),
+            Self::Port(_) | Self::Proxy => None,
+        }
+    }
+
+    /// The only port; `None` when a request can be for any.
+    fn port(&self) -> Option<u16> {
+        match self {
+            Self::Port(port) | Self::Tunnel { port, .. } | Self::Inspected { port, .. } => Some(*port),
+            Self::Proxy => None,
+        }
+    }
 }
 
 /// What happens to the client's connection after a request.
@@ -71,7 +82,7 @@ pub(super) async fn serve<C: ByteStream>(
     scope: RequestScope,
 ) -> io::Result<()> {
     let mut upstream = None;
-    while let Some(head) = read_head(&mut connection).await {
+    while let Some(head) = read_head(&mut connection, &scope).await {
         if !serve_one(&mut connection, head, &scope, &mut upstream).await? {
             break;
         }
@@ -82,20 +93,20 @@ pub(super) async fn serve<C: ByteStream>(
 /// Serves one request. `upstream` is the connection that is kept for the next one. Returns whether there can be one.
 pub(super) async fn serve_one<C: ByteStream>(
     connection: &mut ServedConnection<'_, C>,
-    head: Result<RequestHead, Denial>,
+    head: RequestHead,
     scope: &RequestScope,
     upstream: &mut Option<UpstreamConnection>,
 ) -> io::Result<bool> {
-    let after = match head.and_then(|head| ForwardRequest::new(head, scope)) {
-        Ok(request) => match answer_probe(connection.core, &request, scope) {
-            Some(answer) => AfterRequest::CloseWith(answer),
-            None => forward(connection, request, upstream, scope.protocol).await?,
-        },
+    let request = match ForwardRequest::new(head, scope) {
+        Ok(request) => request,
         Err(denial) => {
-            let core = connection.core;
-            core.record_denial(scope.protocol, scope.host.as_ref(), scope.port, &denial);
-            AfterRequest::CloseWith(answer::denied(&denial, None))
+            deny(connection, scope, &denial).await;
+            return Ok(false);
         }
+    };
+    let after = match answer_probe(connection.core, &request, scope) {
+        Some(answer) => AfterRequest::CloseWith(answer),
+        None => forward(connection, request, upstream, scope.protocol()).await?,
     };
     if let AfterRequest::CloseWith(answer) = &after {
         connection.client.close_with(answer).await;
@@ -106,9 +117,9 @@ pub(super) async fn serve_one<C: ByteStream>(
 /// The response to a probe of the gateway itself, which is not recorded.
 fn answer_probe(core: &GatewayCore, request: &ForwardRequest, scope: &RequestScope) -> Option<Vec<u8>> {
     let (beacon, name) = core.setup.beacon.as_ref().zip(request.host.name())?;
-    match (beacon.compare(name), scope.protocol) {
+    match (beacon.compare(name), scope) {
         (BeaconMatch::Exact, _) => Some(answer::beacon(&beacon.nonce)),
-        (BeaconMatch::Below, AuditProtocol::Proxy) => {
+        (BeaconMatch::Below, RequestScope::Proxy) => {
             let denial = core.judge(&request.policy_request()).err()?;
             Some(answer::denied(&denial, Some(&request.host)))
         }
@@ -137,10 +148,11 @@ async fn forward<C: ByteStream>(
     }
 }
 
-/// The head of the next request; `None` when the client closed the connection.
+/// The head of the next request; `None` when the connection is over, or the head is invalid. That is denied here.
 pub(super) async fn read_head<C: ByteStream>(
     connection: &mut ServedConnection<'_, C>,
-) -> Option<Result<RequestHead, Denial>> {
+    scope: &RequestScope,
+) -> Option<RequestHead> {
     if connection.client.buffer.is_empty() && !matches!(connection.client.fill().await, Ok(1..)) {
         return None;
     }
@@ -149,7 +161,24 @@ pub(super) async fn read_head<C: ByteStream>(
     let reading = head::read(&mut connection.client, limits.max_head_bytes);
     let read = timeout(limits.receive_timeout, reading).await;
     let head = read.unwrap_or(Err(HEAD_INCOMPLETE));
-    Some(head.and_then(|head| RequestHead::parse(&head)))
+    match head.and_then(|head| RequestHead::parse(&head)) {
+        Ok(head) => Some(head),
+        Err(denial) => {
+            deny(connection, scope, &denial).await;
+            None
+        }
+    }
+}
+
+/// Denies an invalid request and closes the connection.
+async fn deny<C: ByteStream>(
+    connection: &mut ServedConnection<'_, C>,
+    scope: &RequestScope,
+    denial: &Denial,
+) {
+    let core = connection.core;
+    core.record_denial(scope.protocol(), scope.host(), scope.port(), denial);
+    connection.client.close_with(&answer::denied(denial, None)).await;
 }
 
 /// The host and port of a CONNECT request. A Host field must match them.

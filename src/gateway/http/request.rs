@@ -8,7 +8,6 @@ use hyper::Version;
 use super::RequestScope;
 use super::body::MessageBody;
 use super::head::{AMBIGUOUS_HOST, BAD_START_LINE, DROPPED_FIELD, RequestHead};
-use crate::gateway::audit::AuditProtocol;
 use crate::gateway::inspect::Inspection;
 use crate::network::{Denial, PolicyRequest, RequestContent, RequestHost};
 
@@ -43,14 +42,14 @@ pub(super) struct ForwardRequest {
 impl ForwardRequest {
     /// The request of a head. Its Host field, its URL and the scope of its connection must name the same host.
     pub(super) fn new(head: RequestHead, scope: &RequestScope) -> Result<Self, Denial> {
-        let target = host_field(&head, scope.port.unwrap_or(HTTP_PORT))?;
+        let target = host_field(&head, scope.port().unwrap_or(HTTP_PORT))?;
         let absolute = absolute(&head)?;
-        if scope.protocol == AuditProtocol::Proxy && absolute.is_none() {
+        if matches!(scope, RequestScope::Proxy) && absolute.is_none() {
             return Err(AMBIGUOUS_HOST);
         }
         let allowed = Authority {
-            host: scope.host.clone().unwrap_or_else(|| target.host.clone()),
-            port: scope.port.unwrap_or(target.port),
+            host: scope.host().unwrap_or(&target.host).clone(),
+            port: scope.port().unwrap_or(target.port),
         };
         check_equal(&allowed, &target)?;
         let path = match absolute {
@@ -75,7 +74,10 @@ impl ForwardRequest {
             path,
             head,
             body,
-            inspection: scope.inspection.clone(),
+            inspection: match scope {
+                RequestScope::Inspected { inspection, .. } => Some(inspection.clone()),
+                _ => None,
+            },
         })
     }
 
@@ -255,10 +257,7 @@ mod tests {
         "the Connection header lists a field that must be forwarded"
     )]
     fn the_target_of_a_request_is_its_host(#[case] text: &str, #[case] expected: &str) {
-        check(
-            ForwardRequest::new(head(text), &RequestScope::plain(None, 80)),
-            expected,
-        );
+        check(ForwardRequest::new(head(text), &RequestScope::Port(80)), expected);
     }
 
     #[rstest]
@@ -273,7 +272,10 @@ mod tests {
         "host mismatch: the connection was allowed for a.example:8080, the request names a.example:80"
     )]
     fn a_request_in_a_tunnel_must_be_for_its_host(#[case] host: &str, #[case] expected: &str) {
-        let scope = RequestScope::plain(Some("a.example".parse().unwrap()), 8080);
+        let scope = RequestScope::Tunnel {
+            host: "a.example".parse().unwrap(),
+            port: 8080,
+        };
         let text = format!("GET / HTTP/1.1\r\nHost: {host}\r\n");
         check(ForwardRequest::new(head(&text), &scope), expected);
     }
@@ -295,14 +297,14 @@ mod tests {
     #[case::user("GET http://a.example@b.example/ HTTP/1.1\r\nHost: a.example\r\n", BAD_HOST)]
     #[case::ftp("GET ftp://a.example/ HTTP/1.1\r\nHost: a.example\r\n", BAD_LINE)]
     fn a_request_to_the_proxy_has_an_absolute_url(#[case] text: &str, #[case] expected: &str) {
-        check(ForwardRequest::new(head(text), &RequestScope::PROXY), expected);
+        check(ForwardRequest::new(head(text), &RequestScope::Proxy), expected);
     }
 
     #[test]
     fn fields_of_the_connection_are_not_forwarded() {
         let text = "GET http://a.example/b HTTP/1.1\r\nHost: A.example\r\nX-A: 1\r\nConnection: x-drop\r\n\
                     X-Drop: 1\r\nProxy-Authorization: Basic x\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\nX-A: 2\r\n";
-        let request = ForwardRequest::new(head(text), &RequestScope::PROXY).unwrap();
+        let request = ForwardRequest::new(head(text), &RequestScope::Proxy).unwrap();
         let forwarded = String::from_utf8(request.upstream_head()).unwrap();
         let expected = "GET /b HTTP/1.1\r\nhost: a.example\r\nX-A: 1\r\nX-A: 2\r\n\r\n";
         assert_eq!(forwarded, expected);

@@ -112,11 +112,10 @@ pub(super) async fn serve(
     };
     let client = Buffered::new(client);
     let connection = ServedConnection { core, slot, client };
-    let scope = RequestScope {
-        protocol: AuditProtocol::Https,
-        host: Some(name.into()),
-        port: Some(port),
-        inspection: Some(inspection),
+    let scope = RequestScope::Inspected {
+        host: name.into(),
+        port,
+        inspection,
     };
     http::serve(connection, scope).await
 }
