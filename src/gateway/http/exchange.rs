@@ -52,7 +52,8 @@ pub(super) async fn exchange<C: ByteStream>(
         .filter(|upstream| upstream.host == request.host && upstream.port == request.port);
     // A host may close an idle connection at any time. Then a repeatable request is sent again.
     let repeats = reused.is_some() && request.is_repeatable();
-    for _ in 0..=usize::from(repeats) {
+    let attempts = if repeats { 2 } else { 1 };
+    for _ in 0..attempts {
         let mut upstream = match reused.take().and_then(UpstreamConnection::if_idle) {
             Some(upstream) => upstream,
             None => match UpstreamConnection::open(connection.core, &request, permit).await {
@@ -63,19 +64,17 @@ pub(super) async fn exchange<C: ByteStream>(
         match transfer(connection, &request, &mut upstream, permit).await {
             Err(TransferError::NoResponse) => {}
             Err(TransferError::Read | TransferError::Write) => return Ok(AfterRequest::Close),
-            Err(TransferError::Upgraded) => {
-                relay(
-                    &mut connection.client,
-                    &mut upstream.stream,
-                    permit,
-                    connection.slot,
-                )
-                .await?;
+            Ok(Transferred::Upgraded) => {
+                let upstream = &mut upstream.stream;
+                relay(&mut connection.client, upstream, permit, connection.slot).await?;
                 return Ok(AfterRequest::Close);
             }
-            Ok(transferred) => {
-                *kept = transferred.keep_upstream.then_some(upstream);
-                if transferred.keep_client {
+            Ok(Transferred::Response {
+                keep_client,
+                keep_upstream,
+            }) => {
+                *kept = keep_upstream.then_some(upstream);
+                if keep_client {
                     return Ok(AfterRequest::KeepOpen);
                 }
                 // In TLS the client must see a regular end, not an interrupted connection.
@@ -108,18 +107,18 @@ impl UpstreamConnection {
     }
 }
 
-/// Which connections can be used again after a response.
-struct Transferred {
-    keep_client: bool,
-    keep_upstream: bool,
+/// What was passed back.
+enum Transferred {
+    /// A complete response, after which these connections can be used again.
+    Response { keep_client: bool, keep_upstream: bool },
+    /// The agreement to an upgrade: the connection is a WebSocket now.
+    Upgraded,
 }
 
 /// Why there is no complete response.
 enum TransferError {
-    /// Nothing was passed back: the host sent no response, or an invalid one.
+    /// The host sent no final response, or an invalid one. At most interim responses were passed back.
     NoResponse,
-    /// The connection is a WebSocket now.
-    Upgraded,
     /// A message broke off.
     Read,
     /// A part of a message could not be sent.
@@ -171,10 +170,13 @@ async fn transfer<C: ByteStream>(
     client.buffer = from_client.buffer;
     upstream.stream.buffer = from_upstream.buffer;
     // After an incomplete request neither connection is at the start of a message.
-    response.map(|transferred| Transferred {
-        keep_client: transferred.keep_client && request_complete,
-        keep_upstream: transferred.keep_upstream && request_complete,
-    })
+    match response {
+        Ok(Transferred::Response { .. }) if !request_complete => Ok(Transferred::Response {
+            keep_client: false,
+            keep_upstream: false,
+        }),
+        response => response,
+    }
 }
 
 async fn pass_back<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
@@ -191,7 +193,7 @@ async fn pass_back<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
             101 if request.wants_websocket() && head.fields.lists("upgrade", "websocket") => {
                 let fields = "connection: Upgrade\r\nupgrade: websocket\r\n";
                 counter.send(&client_head(&head, fields), to).await?;
-                return Err(TransferError::Upgraded);
+                return Ok(Transferred::Upgraded);
             }
             101 => return Err(TransferError::NoResponse),
             100..200 if request.head.version == Version::HTTP_11 => {
@@ -206,7 +208,7 @@ async fn pass_back<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                 let fields = if keep_client { "" } else { "connection: close\r\n" };
                 counter.send(&client_head(&head, fields), to).await?;
                 copy(body, from, to, counter).await?;
-                return Ok(Transferred {
+                return Ok(Transferred::Response {
                     keep_client,
                     keep_upstream: is_delimited && head.fields.keep_open(head.version),
                 });
