@@ -11,9 +11,8 @@ impl ModelUpstream {
     /// but does not show it the list.
     pub async fn verify(&self, http: &reqwest::Client) -> Result<(), VerifyError> {
         let credential = self.source.current().await?;
-        let host = self.host.to_string();
         let Ok((name, value)) = self.header(&credential) else {
-            return Err(VerifyError::Refused { host, status: 400 });
+            return Err(VerifyError::InvalidCredential);
         };
         // Anthropic requires a version, and logins require their beta header. Other services ignore both.
         let request = http
@@ -23,7 +22,7 @@ impl ModelUpstream {
             .header("anthropic-beta", "oauth-2025-04-20");
         let sent = request.send().await;
         let response = sent.map_err(|error| VerifyError::Unreachable(error.without_url()))?;
-        let status = response.status();
+        let (host, status) = (self.host.to_string(), response.status());
         match status {
             _ if status.is_success() => Ok(()),
             StatusCode::FORBIDDEN => Ok(()),
@@ -46,6 +45,9 @@ pub enum VerifyError {
     /// There is no credential.
     #[error(transparent)]
     NoCredential(#[from] LoginError),
+    /// The credential contains characters that no header may have.
+    #[error("the stored credential is not a valid header value")]
+    InvalidCredential,
     /// The broker has no service of this name.
     #[error("the broker has no credential for {host}")]
     NoService {
@@ -71,4 +73,21 @@ pub enum VerifyError {
     /// The service cannot be reached.
     #[error("the service cannot be reached")]
     Unreachable(#[source] reqwest::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credential::CredentialSource;
+    use crate::secret::Secret;
+
+    #[tokio::test]
+    async fn a_credential_that_cannot_be_sent_is_not_called_refused() {
+        let source = CredentialSource::Fixed(Secret::new("two\nlines"));
+        let address = Some("http://127.0.0.1:9");
+        let upstream = ModelUpstream::new(crate::model::GATEWAY_KEY, source, address).unwrap();
+        let http = crate::gateway::broker::client(Vec::new()).unwrap();
+        let error = upstream.verify(&http).await.unwrap_err();
+        assert!(matches!(error, VerifyError::InvalidCredential), "{error}");
+    }
 }
