@@ -8,6 +8,7 @@ use crate::credential::LoginError;
 use crate::gateway::meter::ReserveError;
 use crate::model::{ApiError, CallError};
 use crate::network::HostName;
+use crate::text::error_chain;
 
 /// Why a request was not forwarded, or its response not passed back.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ impl BrokerRefusal {
         Self::unavailable("the service redirects to another address, where the credential is not sent")
     }
 
-    fn unavailable(text: &str) -> Self {
+    fn unavailable(text: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_GATEWAY, "upstream_unavailable", text)
     }
 
@@ -137,27 +138,70 @@ impl From<CallError> for BrokerRefusal {
 
 impl From<ReserveError> for BrokerRefusal {
     fn from(error: ReserveError) -> Self {
-        let (status, text) = match &error {
-            ReserveError::OverBudget(over) => {
-                (StatusCode::PAYMENT_REQUIRED, format!("budget exceeded: {over}"))
+        let text = match &error {
+            ReserveError::OverBudget(over) => format!("budget exceeded: {over}"),
+            ReserveError::Unpriced { .. } => error.to_string(),
+            ReserveError::File(error) => {
+                // The error contains a path of the host, which the sandbox need not know.
+                tracing::warn!(error = %error_chain(error), "a call was refused because its usage cannot be recorded");
+                return Self::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "meter_unavailable",
+                    "cannot record usage on the host",
+                );
             }
-            ReserveError::Unpriced { .. } => (StatusCode::PAYMENT_REQUIRED, error.to_string()),
-            ReserveError::File(_) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         };
-        Self::new(status, "budget_exceeded", text)
+        Self::new(StatusCode::PAYMENT_REQUIRED, "budget_exceeded", text)
     }
 }
 
 impl From<LoginError> for BrokerRefusal {
     fn from(error: LoginError) -> Self {
-        let status = match error {
-            LoginError::Unavailable { .. } => StatusCode::BAD_GATEWAY,
-            _ => StatusCode::UNAUTHORIZED,
-        };
         let text = match error.hint() {
             Some(hint) => format!("{error}; on the host, {hint}"),
             None => error.to_string(),
         };
-        Self::new(status, "credential_refused", text)
+        if let LoginError::Unavailable { .. } = error {
+            tracing::warn!(error = %error_chain(&error), "a login cannot be renewed");
+            return Self::unavailable(text);
+        }
+        Self::new(StatusCode::UNAUTHORIZED, "credential_refused", text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::gateway::meter::{Allowance, Meter, MeterNotice, MeterSetup, PriceList};
+
+    #[test]
+    fn an_unwritable_meter_is_not_an_exceeded_budget() {
+        let dir = tempfile::tempdir().unwrap();
+        let opened = Meter::open(MeterSetup {
+            file: dir.path().to_owned(),
+            allowance: Allowance::default(),
+            prices: PriceList::default(),
+            sink: Arc::new(Mutex::<Vec<MeterNotice>>::default()),
+            clock: crate::clock::system(),
+        });
+        let refusal = BrokerRefusal::from(ReserveError::File(opened.err().unwrap()));
+        assert_eq!(
+            (refusal.status.as_u16(), refusal.code),
+            (500, "meter_unavailable")
+        );
+        assert_eq!(refusal.text, "cannot record usage on the host");
+    }
+
+    #[test]
+    fn an_unavailable_token_server_did_not_refuse_the_credential() {
+        let source = reqwest::Client::new().get("no address").build().unwrap_err();
+        let kind = crate::model::ANTHROPIC_LOGIN;
+        let refusal = BrokerRefusal::from(LoginError::Unavailable { kind, source });
+        assert_eq!(
+            (refusal.status.as_u16(), refusal.code),
+            (502, "upstream_unavailable")
+        );
     }
 }

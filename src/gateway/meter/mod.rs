@@ -19,6 +19,7 @@ use thiserror::Error;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::text::error_chain;
 use crate::usage::{Tokens, Usd};
 use account::MeterAccount;
 use file::{MeterEntry, MeterFile};
@@ -174,7 +175,7 @@ impl Meter {
         let entry = MeterEntry::Spent { call, amount };
         // When it fails, the file keeps the reservation, which is more than the usage.
         if let Err(error) = state.file.write(self.now(), &entry) {
-            tracing::warn!(%error, "cannot record the cost of a call");
+            tracing::warn!(error = %error_chain(&error), "a call is counted as reserved");
         }
         state.account.apply(entry);
         drop(state);
