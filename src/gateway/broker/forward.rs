@@ -36,7 +36,7 @@ pub(super) async fn forward(
             "the request body is compressed, so it cannot be metered",
         ));
     }
-    let (body, _memory) = serve::read_body(run, body).await?;
+    let (body, _memory) = serve::read_body(&run.memory, body).await?;
     let url = upstream.url(path, headers::strip_query(head.uri.query()).as_deref());
     let credential = upstream.source.current().await?;
     let (name, value) = upstream

@@ -91,7 +91,7 @@ impl GitHubUpstream {
         let (head, body) = request.into_parts();
         headers::check_phantom(&head.headers, &run.phantom)?;
         let target = self.target(&head.method, head.uri.path(), head.uri.query())?;
-        let (body, _memory) = serve::read_body(run, body).await?;
+        let (body, _memory) = serve::read_body(&run.memory, body).await?;
         let query = headers::strip_query(head.uri.query());
         let mut headers = headers::to_forward(&head.headers);
         for name in METHOD_OVERRIDES {

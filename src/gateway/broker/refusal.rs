@@ -53,6 +53,11 @@ impl BrokerRefusal {
         Self::new(status, "unreadable_request", text)
     }
 
+    pub(super) fn out_of_memory() -> Self {
+        let text = "other requests of the run use all memory for request bodies; try again";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "out_of_memory", text)
+    }
+
     /// The stored credential cannot be used. `remedy` is what the user does on the host.
     pub(super) fn credential(reason: &str, remedy: &str) -> Self {
         let text = format!("{reason}; on the host, {remedy}");
