@@ -119,46 +119,38 @@ impl GitHubUpstream {
         path: &str,
         query: Option<&str>,
     ) -> Result<GitHubTarget, BrokerRefusal> {
-        let repository = &self.setup.repository;
         let not_allowed = || BrokerRefusal::path(method, path);
-        let read_only = || {
-            BrokerRefusal::not_allowed(format!(
-                "{repository} is read-only; ralph publishes the work itself"
-            ))
-        };
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         if !path.bytes().all(is_plain) || parts.iter().any(|part| ["", ".", ".."].contains(part)) {
             return Err(not_allowed());
         }
-        let (owner, name, operation) = match parts.as_slice() {
-            ["repos", owner, name, ..] => (*owner, *name, "api"),
-            [owner, name, "info", "refs"] => (*owner, *name, "refs"),
-            [owner, name, operation @ ("git-upload-pack" | "git-receive-pack")] => {
-                (*owner, *name, *operation)
+        let (owner, name, operation) = match (method.as_str(), parts.as_slice(), query) {
+            ("GET" | "HEAD", ["repos", owner, name, ..], _) => (owner, *name, GitHubOperation::ReadApi),
+            (_, ["repos", owner, name, ..], _) => (owner, *name, GitHubOperation::WriteApi),
+            ("GET", [owner, name, "info", "refs"], Some("service=git-upload-pack"))
+            | ("POST", [owner, name, "git-upload-pack"], None) => {
+                (owner, without_git(name), GitHubOperation::Fetch)
+            }
+            ("GET", [owner, name, "info", "refs"], Some("service=git-receive-pack"))
+            | ("POST", [owner, name, "git-receive-pack"], None) => {
+                (owner, without_git(name), GitHubOperation::Push)
             }
             _ => return Err(not_allowed()),
         };
-        let name = match operation {
-            "api" => name,
-            _ => name.strip_suffix(".git").unwrap_or(name),
-        };
+        let repository = &self.setup.repository;
         if !repository.is(owner, name) {
             let text = format!("the credential is only for {repository}");
             return Err(BrokerRefusal::not_allowed(text));
         }
-        match (method.as_str(), operation, query) {
-            ("GET" | "HEAD", "api", _) => Ok(GitHubTarget::Api),
-            (_, "api", _) => Err(read_only()),
-            ("GET", "refs", Some("service=git-upload-pack")) | ("POST", "git-upload-pack", None) => {
+        match (operation, self.setup.access) {
+            (GitHubOperation::ReadApi, _) => Ok(GitHubTarget::Api),
+            (GitHubOperation::Fetch, _) | (GitHubOperation::Push, GitHubAccess::Push) => {
                 Ok(GitHubTarget::Git)
             }
-            ("GET", "refs", Some("service=git-receive-pack")) | ("POST", "git-receive-pack", None) => {
-                match self.setup.access {
-                    GitHubAccess::Push => Ok(GitHubTarget::Git),
-                    GitHubAccess::Read => Err(read_only()),
-                }
+            (GitHubOperation::WriteApi, _) | (GitHubOperation::Push, GitHubAccess::Read) => {
+                let text = format!("{repository} is read-only; ralph publishes the work itself");
+                Err(BrokerRefusal::not_allowed(text))
             }
-            _ => Err(not_allowed()),
         }
     }
 
@@ -185,11 +177,25 @@ impl GitHubUpstream {
     }
 }
 
+/// What a request does with a repository.
+#[derive(Clone, Copy)]
+enum GitHubOperation {
+    ReadApi,
+    WriteApi,
+    Fetch,
+    Push,
+}
+
 /// Which part of GitHub a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GitHubTarget {
     Git,
     Api,
+}
+
+/// Git accepts the name of a repository with and without this ending.
+fn without_git(name: &str) -> &str {
+    name.strip_suffix(".git").unwrap_or(name)
 }
 
 /// Whether a byte of a path has one meaning for every server.
