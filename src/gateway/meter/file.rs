@@ -49,6 +49,8 @@ pub(super) struct MeterFile {
     file: File,
     /// The length of the complete lines, in bytes.
     length: u64,
+    /// Whether the file may end in an incomplete line that could not be removed. Then no line may follow it.
+    is_broken: bool,
     written: Option<Sender<()>>,
     syncing: Option<thread::JoinHandle<()>>,
 }
@@ -79,21 +81,26 @@ impl MeterFile {
             path: path.to_owned(),
             file,
             length: complete as u64,
+            is_broken: false,
             written: Some(written),
             syncing: Some(syncing),
         };
         Ok((file, entries))
     }
 
-    /// Appends an entry.
+    /// Appends an entry. After a failure that left an incomplete line every write fails, until the file is opened again.
     pub(super) fn write(&mut self, at: Timestamp, entry: &MeterEntry) -> Result<(), MeterError> {
         let error = |source| MeterError::io(&self.path, source);
+        if self.is_broken {
+            return Err(error(io::Error::other(
+                "an earlier write left an incomplete line",
+            )));
+        }
         let mut line =
             serde_json::to_vec(&WrittenLine { at, entry }).map_err(|source| error(source.into()))?;
         line.push(b'\n');
         if let Err(source) = self.file.write_all(&line) {
-            // Removes a partial line. When that fails too, `open` does it.
-            let _ = self.file.set_len(self.length);
+            self.is_broken = self.file.set_len(self.length).is_err();
             return Err(error(source));
         }
         self.length += line.len() as u64;
@@ -147,5 +154,33 @@ impl MeterError {
     fn io(path: &Path, source: io::Error) -> Self {
         let message = format!("cannot record the cost of calls in `{}`", path.display());
         Self { message, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_appended_to_an_incomplete_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("spending.jsonl");
+        let entry = |session| MeterEntry::Began {
+            session,
+            iteration: 1,
+        };
+        let (mut file, _) = MeterFile::open(&path).unwrap();
+        file.write(Timestamp::UNIX_EPOCH, &entry(1)).unwrap();
+        // A file that is open for reading can be neither written nor shortened.
+        let writable = std::mem::replace(&mut file.file, File::open(&path).unwrap());
+        file.write(Timestamp::UNIX_EPOCH, &entry(2)).unwrap_err();
+        file.file = writable;
+        file.file.write_all(b"{\"at\":\"1970-").unwrap();
+        file.write(Timestamp::UNIX_EPOCH, &entry(3)).unwrap_err();
+        drop(file);
+        let (mut file, entries) = MeterFile::open(&path).unwrap();
+        assert_eq!(entries.len(), 1);
+        file.write(Timestamp::UNIX_EPOCH, &entry(4)).unwrap();
+        assert_eq!(MeterFile::open(&path).unwrap().1.len(), 2);
     }
 }
