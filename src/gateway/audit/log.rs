@@ -1,7 +1,7 @@
 //! The audit file: one JSON object a line.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -42,7 +42,7 @@ impl AuditLog {
         let length = match path.metadata() {
             Ok(metadata) => metadata.len(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-            Err(source) => return Err(AuditError::new(path, source)),
+            Err(source) => return Err(AuditError::io(path, source)),
         };
         let state = LogState {
             path: path.to_owned(),
@@ -55,19 +55,25 @@ impl AuditLog {
         })
     }
 
-    /// All records of a file; none when it does not exist. A last line that a crash left incomplete is skipped.
+    /// All records of a file; none when it does not exist. A last line without its end, which a crash left, is skipped.
     pub fn read(path: &Path) -> Result<Vec<AuditRecord>, AuditError> {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(source) => return Err(AuditError::new(path, source)),
+            Err(source) => return Err(AuditError::io(path, source)),
         };
-        let mut records = Vec::new();
-        for line in BufReader::new(file).lines() {
-            let line = line.map_err(|source| AuditError::new(path, source))?;
-            records.extend(serde_json::from_str(&line).ok());
+        let mut reader = BufReader::new(file);
+        let (mut records, mut line) = (Vec::new(), Vec::new());
+        loop {
+            line.clear();
+            let read = reader.read_until(b'\n', &mut line);
+            read.map_err(|source| AuditError::io(path, source))?;
+            if !line.ends_with(b"\n") {
+                return Ok(records);
+            }
+            let record = serde_json::from_slice(&line);
+            records.push(record.map_err(|error| AuditError::parse(path, records.len() + 1, error))?);
         }
-        Ok(records)
     }
 }
 
@@ -88,7 +94,11 @@ impl AuditSink for AuditLog {
         }
         match state.append(&line) {
             Ok(()) => state.bytes_left -= length,
-            Err(error) => tracing::warn!(%error, "cannot write the network audit"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot write the network audit");
+                // Opening it again removes an incomplete line.
+                state.file = None;
+            }
         }
     }
 }
@@ -97,24 +107,53 @@ impl LogState {
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(OpenOptions::new().append(true).create(true).open(&self.path)?),
+            none => none.insert(open_for_append(&self.path)?),
         };
         file.write_all(line)
     }
 }
 
+/// Opens the file, and removes a last line that a crash or a full disk left incomplete.
+fn open_for_append(path: &Path) -> io::Result<File> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .open(path)?;
+    let mut last = [b'\n'];
+    if file.metadata()?.len() > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+    }
+    if last != *b"\n" {
+        let bytes = std::fs::read(path)?;
+        let complete = bytes.iter().rposition(|byte| *byte == b'\n');
+        file.set_len(complete.map_or(0, |end| end as u64 + 1))?;
+    }
+    Ok(file)
+}
+
 /// An audit file cannot be read.
 #[derive(Debug, Error)]
-#[error("cannot read the network audit `{}`", path.display())]
+#[error("{message}")]
 pub struct AuditError {
-    path: PathBuf,
+    message: String,
     source: io::Error,
 }
 
 impl AuditError {
-    fn new(path: &Path, source: io::Error) -> Self {
-        let path = path.to_owned();
-        Self { path, source }
+    fn io(path: &Path, source: io::Error) -> Self {
+        let message = format!("cannot read the network audit `{}`", path.display());
+        Self { message, source }
+    }
+
+    fn parse(path: &Path, line: usize, error: serde_json::Error) -> Self {
+        let message = format!(
+            "cannot parse line {line} of the network audit `{}`",
+            path.display()
+        );
+        let source = error.into();
+        Self { message, source }
     }
 }
 
@@ -151,6 +190,37 @@ mod tests {
         assert_eq!(
             AuditLog::read(&path).unwrap(),
             [record("a.example"), record("b.example")]
+        );
+    }
+
+    #[test]
+    fn a_record_after_a_crash_has_its_own_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("network.jsonl");
+        let open = || AuditLog::open(&path, crate::clock::system()).unwrap();
+        open().record(record("a.example"));
+        let text = std::fs::read_to_string(&path).unwrap() + "{\"at\":\"1970-";
+        std::fs::write(&path, text).unwrap();
+        open().record(record("b.example"));
+        assert_eq!(
+            AuditLog::read(&path).unwrap(),
+            [record("a.example"), record("b.example")]
+        );
+    }
+
+    #[test]
+    fn an_unreadable_line_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("network.jsonl");
+        AuditLog::open(&path, crate::clock::system())
+            .unwrap()
+            .record(record("a.example"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{text}not a record\n{text}")).unwrap();
+        let error = AuditLog::read(&path).unwrap_err().to_string();
+        assert!(
+            error.starts_with("cannot parse line 2 of the network audit"),
+            "{error}"
         );
     }
 
