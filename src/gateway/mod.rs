@@ -13,6 +13,25 @@
 //!   the host of the tunnel.
 //!
 //! A name is resolved when a connection is made, each address is checked, and a checked address is connected to.
+//!
+//! ```no_run
+//! use std::net::TcpListener;
+//! use std::path::Path;
+//! use std::sync::Arc;
+//!
+//! use ralph::gateway::audit::AuditLog;
+//! use ralph::gateway::{Gateway, GatewaySetup, ListenerProtocol};
+//! use ralph::network::{Policy, PolicyRule};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let policy = Policy::allowlist([PolicyRule::parse("crates.io")?]);
+//! let audit = AuditLog::open(Path::new("network.jsonl"), ralph::clock::system())?;
+//! let gateway = Gateway::new(GatewaySetup::new(policy, Arc::new(audit)));
+//! gateway.open(ListenerProtocol::Tls { port: 443 }, TcpListener::bind("172.20.0.2:443")?)?;
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod audit;
 pub mod broker;

@@ -4,8 +4,29 @@
 //! adds the stored one, and forwards the call over TLS to that service, for a few known paths. The most that the call can
 //! cost is reserved first, and its usage is counted while the response passes ([`super::meter`]).
 //!
-//! All runs of a process share a [`Broker`]; each has a [`BrokerHandle`]. The handle is the [`CredentialInjector`] of the
-//! run's gateway, or listens on loopback when there is no gateway.
+//! A run registers with a [`Broker`] and gets a [`BrokerHandle`]. The handle is the [`CredentialInjector`] of the run's
+//! gateway, or listens on loopback when there is no gateway. `ralph` creates a broker for each run; a program with many runs
+//! can register them all with one.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use ralph::credential::CredentialSource;
+//! use ralph::gateway::broker::{Broker, BrokerService, ModelUpstream};
+//! use ralph::gateway::meter::Meter;
+//! use ralph::gateway::{GatewaySetup, Phantom};
+//! use ralph::model::ANTHROPIC_KEY;
+//! use ralph::secret::Secret;
+//!
+//! # fn add(setup: &mut GatewaySetup, meter: Meter) -> Result<(), Box<dyn std::error::Error>> {
+//! let source = CredentialSource::Fixed(Secret::new("sk-ant-..."));
+//! let upstream = ModelUpstream::new(ANTHROPIC_KEY, source, None)?;
+//! let broker = Broker::new([BrokerService::Model(upstream)], Vec::new())?;
+//! let phantom = Phantom::random()?; // what the sandbox gets instead of the credential
+//! setup.injection = Some(Arc::new(broker.register(phantom, meter)));
+//! # Ok(())
+//! # }
+//! ```
 
 mod body;
 mod forward;

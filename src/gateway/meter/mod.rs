@@ -4,6 +4,23 @@
 //! the usage that it reports replaces the reservation. A response without usage costs what was reserved. So concurrent
 //! calls cannot spend the same money. Every change is written to a file first, and a meter that is opened again continues
 //! from there.
+//!
+//! ```no_run
+//! use ralph::gateway::meter::{Allowance, Meter, MeterSetup, PriceList};
+//! use ralph::usage::Usd;
+//!
+//! let (sink, notices) = tokio::sync::mpsc::unbounded_channel();
+//! let meter = Meter::open(MeterSetup {
+//!     file: "spending.jsonl".into(),
+//!     allowance: Allowance { cost: Usd::from_dollars(5.0), tokens: None },
+//!     prices: PriceList::default(),
+//!     sink: std::sync::Arc::new(sink),
+//!     clock: ralph::clock::system(),
+//! })?;
+//! meter.begin_session(1, 1)?;
+//! println!("{:?} so far", meter.spent());
+//! # Ok::<(), ralph::gateway::meter::MeterError>(())
+//! ```
 
 mod account;
 mod body;
