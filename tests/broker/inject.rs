@@ -65,7 +65,7 @@ async fn the_phantom_becomes_the_credential(
 }
 
 #[tokio::test]
-async fn what_costs_nothing_is_not_metered() {
+async fn free_calls_are_not_metered() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
     let counted = world

@@ -91,7 +91,7 @@ fn a_login_says_how_long_it_lasts(#[case] file: &str, #[case] code: i32, #[case]
 #[case::chatgpt_file(&["--agent", "codex"], r#"{"OPENAI_API_KEY": null, "tokens": {"access_token": "CANARY"}}"#, "the gateway does not support ChatGPT logins")]
 #[case::no_such_pair(&["--agent", "cursor", "--auth", "oauth"], "x", "the agent `cursor` cannot authenticate with `oauth`")]
 #[case::no_such_auth(&["--auth", "password"], "x", "unknown authentication method `password`")]
-fn what_is_no_credential_is_not_stored(#[case] args: &[&str], #[case] input: &str, #[case] said: &str) {
+fn an_invalid_credential_is_not_stored(#[case] args: &[&str], #[case] input: &str, #[case] said: &str) {
     let place = Place::new();
     let ended = feed(&place, &[&["token", "store"], args].concat(), input);
     ended.expect(2, &[said]);

@@ -49,7 +49,7 @@ async fn every_language_and_form_is_counted(
 #[case::unmetered(Answer::Unmetered)]
 #[case::cut(Answer::Cut(USED))]
 #[tokio::test]
-async fn missing_usage_costs_what_was_set_aside(
+async fn missing_usage_costs_the_reservation(
     #[case] answer: Answer,
     #[values("/v1/messages", "/v1/responses", "/v1/chat/completions")] path: &str,
 ) {
@@ -90,7 +90,7 @@ async fn cached_tokens_cost_what_they_cost() {
 }
 
 #[tokio::test]
-async fn what_litellm_says_of_the_cost_counts() {
+async fn the_cost_that_litellm_reports_counts() {
     let headers = vec![
         ("content-type", "application/json".to_owned()),
         ("x-litellm-response-cost", "0.25".to_owned()),

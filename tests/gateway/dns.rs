@@ -48,7 +48,7 @@ pub async fn address_of(world: &World, name: &str) -> Option<Ipv4Addr> {
 }
 
 #[tokio::test]
-async fn allowed_names_have_one_made_up_address_each() {
+async fn allowed_names_have_one_synthetic_address_each() {
     let world = World::new(allowlist(&["a.example", "*.b.example"]));
     let server = open_udp(&world);
     let first = ask_udp(server, &query("a.example", 1)).await;
@@ -104,7 +104,7 @@ async fn queries_over_a_connection_are_answered_one_after_another() {
 }
 
 #[tokio::test]
-async fn a_lookup_is_written_down_when_denied_and_when_new() {
+async fn a_lookup_is_recorded_when_denied_and_when_new() {
     let world = World::new(allowlist(&["a.example"]));
     let server = open_udp(&world);
     for name in ["a.example", "a.example", "evil.example", "evil.example"] {

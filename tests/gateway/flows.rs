@@ -227,7 +227,7 @@ async fn check_download(way: Way) {
 
 #[rstest]
 #[tokio::test]
-async fn what_the_host_cuts_off_is_cut_off_for_the_client(
+async fn a_response_that_breaks_off_breaks_off_for_the_client(
     #[values(Way::Tls, Way::Inspected, Way::ConnectTls, Way::ConnectInspected)] way: Way,
 ) {
     let mut flow = Flow::new(way, |mut stream| async move {

@@ -104,7 +104,7 @@ async fn a_websocket_is_a_tunnel_once_the_host_agrees() {
 }
 
 #[tokio::test]
-async fn no_other_protocol_is_changed_to() {
+async fn only_an_upgrade_to_websocket_is_forwarded() {
     let server =
         Server::http("HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n").await;
     let world = world_with(&server);
@@ -116,7 +116,7 @@ async fn no_other_protocol_is_changed_to() {
 }
 
 #[tokio::test]
-async fn a_connection_that_the_host_closed_meanwhile_is_made_again() {
+async fn a_connection_that_the_host_closed_is_opened_again() {
     let server = Server::new(|mut stream, _| async move {
         let mut chunk = [0; 4096];
         let _ = stream.read(&mut chunk).await;

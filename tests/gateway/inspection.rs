@@ -100,7 +100,7 @@ fn request(method: &str, path: &str, server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn methods_and_paths_hold_inside() {
+async fn methods_and_paths_of_inspected_requests_are_judged() {
     let (server, identity) = https_server().await;
     let inspected = Inspected::new(&["GET a.example:{p}/open/*"], &server, &identity);
     let mut client = inspected.enter(ListenerProtocol::Tls { port: server.port }).await;
@@ -127,7 +127,7 @@ async fn methods_and_paths_hold_inside() {
 }
 
 #[tokio::test]
-async fn another_host_cannot_be_named_inside() {
+async fn an_inspected_request_cannot_name_another_host() {
     let (server, identity) = https_server().await;
     let inspected = Inspected::new(&["a.example:{p}", "b.example:{p}"], &server, &identity);
     let mut client = inspected.enter(ListenerProtocol::Tls { port: server.port }).await;
@@ -176,7 +176,7 @@ async fn inspection_allows_nothing(#[case] lines: &[&str], #[case] reason: &str)
 }
 
 #[tokio::test]
-async fn a_host_to_be_inspected_is_never_passed_on_unopened() {
+async fn a_host_to_be_inspected_is_never_tunnelled() {
     let (server, identity) = https_server().await;
     let lines = ["a.example:{p}"];
     let inspected = Inspected::with(&lines, &server, &identity, |setup| setup.inspection = None);
@@ -196,7 +196,10 @@ async fn a_host_to_be_inspected_is_never_passed_on_unopened() {
 #[case::another_name(Identity::new(&["b.example"], &[]), Trusted::Yes)]
 #[case::unknown_authority(Identity::new(&["a.example"], &[]), Trusted::No)]
 #[tokio::test]
-async fn a_host_that_proves_nothing_gets_no_request(#[case] identity: Identity, #[case] trusted: Trusted) {
+async fn a_host_without_a_valid_certificate_gets_no_request(
+    #[case] identity: Identity,
+    #[case] trusted: Trusted,
+) {
     let server = identity
         .serve(|stream, seen| answer_heads(stream, seen, OK))
         .await;
@@ -223,7 +226,7 @@ enum Trusted {
 }
 
 #[tokio::test]
-async fn what_is_injected_is_injected_inside() {
+async fn a_credential_is_injected_into_inspected_requests() {
     let (server, identity) = https_server().await;
     let broker = Server::http(OK).await;
     let injection = Broker {
@@ -248,7 +251,7 @@ async fn what_is_injected_is_injected_inside() {
 }
 
 #[tokio::test]
-async fn what_is_injected_can_be_asked_for_by_a_tunnel_that_is_opened() {
+async fn a_credential_is_injected_into_an_inspected_tunnel() {
     let (server, identity) = https_server().await;
     let broker = Server::http(OK).await;
     let injection = Broker {
@@ -273,7 +276,7 @@ async fn what_is_injected_can_be_asked_for_by_a_tunnel_that_is_opened() {
 }
 
 #[tokio::test]
-async fn a_tunnel_of_the_proxy_is_opened_too() {
+async fn a_tunnel_of_the_proxy_is_inspected() {
     let (server, identity) = https_server().await;
     let inspected = Inspected::new(&["GET a.example:{p}/open/*"], &server, &identity);
     let mut stream = inspected.world.enter(ListenerProtocol::Proxy).await;
@@ -286,7 +289,7 @@ async fn a_tunnel_of_the_proxy_is_opened_too() {
 }
 
 #[tokio::test]
-async fn a_tunnel_is_for_the_name_it_was_asked_for_before_it_is_opened() {
+async fn an_inspected_tunnel_is_for_its_host_only() {
     let (server, identity) = https_server().await;
     let inspected = Inspected::new(&["a.example:{p}", "b.example:{p}"], &server, &identity);
     for (asked, meant) in [("a.example", "b.example"), ("b.example", "a.example")] {
@@ -302,7 +305,7 @@ async fn a_tunnel_is_for_the_name_it_was_asked_for_before_it_is_opened() {
 #[case::whole_host(&["a.example:{p}"])]
 #[case::by_path(&["GET a.example:{p}/open/*"])]
 #[tokio::test]
-async fn tls_on_any_other_port_is_opened_too(#[case] lines: &[&str]) {
+async fn tls_on_any_other_port_is_inspected(#[case] lines: &[&str]) {
     let (server, identity) = https_server().await;
     let inspected = Inspected::new(lines, &server, &identity);
     let stream = connect_to_name(&inspected.world, "a.example", server.port).await;
@@ -314,7 +317,7 @@ async fn tls_on_any_other_port_is_opened_too(#[case] lines: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_rule_by_path_on_another_port_denies_tls_that_is_not_opened() {
+async fn a_path_rule_on_another_port_denies_tls_without_inspection() {
     let (server, _) = https_server().await;
     let world = World::new(allowlist(&[&format!("GET a.example:{}/x", server.port)])).name("a.example");
     let mut stream = connect_to_name(&world, "a.example", server.port).await;
@@ -329,7 +332,7 @@ async fn a_rule_by_path_on_another_port_denies_tls_that_is_not_opened() {
 #[case::not_trusting(&["http/1.1"], "UnknownIssuer")]
 #[case::no_http1(&["h2"], "NoApplicationProtocol")]
 #[tokio::test]
-async fn a_client_that_does_not_agree_is_written_down(#[case] protocols: &[&str], #[case] reason: &str) {
+async fn a_failed_handshake_is_recorded(#[case] protocols: &[&str], #[case] reason: &str) {
     let (server, identity) = https_server().await;
     let inspected = Inspected::new(&["a.example:{p}"], &server, &identity);
     let stream = inspected
@@ -350,7 +353,7 @@ async fn a_client_that_does_not_agree_is_written_down(#[case] protocols: &[&str]
 }
 
 #[tokio::test]
-async fn a_client_that_stops_talking_is_not_waited_for() {
+async fn a_silent_client_is_disconnected() {
     let (server, identity) = https_server().await;
     let inspected = Inspected::with(&["a.example:{p}"], &server, &identity, |setup| {
         setup.limits = impatient();
@@ -370,7 +373,7 @@ async fn a_client_that_stops_talking_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_narrower_policy_ends_what_is_open_inside() {
+async fn a_narrower_policy_closes_inspected_connections() {
     let identity = Identity::new(&["a.example"], &["http/1.1"]);
     let endless = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n";
     let server = identity

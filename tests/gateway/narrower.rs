@@ -62,7 +62,7 @@ async fn a_tunnel_ends_when_its_name_is_denied() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_gone_leaves_nothing_open() {
+async fn dropping_a_gateway_closes_every_connection() {
     let server = Server::echo().await;
     let world = World::new(Policy::allow_all()).name("a.example");
     let address = world.open(ListenerProtocol::Tls { port: server.port });

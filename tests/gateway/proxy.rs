@@ -80,7 +80,7 @@ async fn a_tunnel_to_an_allowed_name_works_end_to_end() {
 }
 
 #[tokio::test]
-async fn what_goes_through_a_tunnel_is_for_the_name_it_was_asked_for() {
+async fn traffic_in_a_tunnel_must_be_for_its_host() {
     let server = Server::echo().await;
     for port in [443, server.port] {
         let world = World::new(Policy::allow_all()).name("cdn.example");
@@ -167,7 +167,7 @@ async fn a_denied_tunnel_is_refused_with_the_reason(
 }
 
 #[tokio::test]
-async fn a_tunnel_says_one_host_twice_alike() {
+async fn the_host_field_of_a_tunnel_must_match_its_target() {
     let world = World::new(allowlist(&["a.example"])).name("a.example");
     let mut client = world.enter(ListenerProtocol::Proxy).await;
     let request = connect(&world, "a.example:443").replace("Host: a.example:443", "Host: evil.example:443");

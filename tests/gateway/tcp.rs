@@ -31,7 +31,7 @@ pub async fn connect_to_name(world: &World, name: &str, port: u16) -> TcpStream 
 }
 
 #[tokio::test]
-async fn a_name_and_port_are_reached_by_the_made_up_address() {
+async fn a_name_and_port_are_reached_by_the_synthetic_address() {
     let server = Server::echo().await;
     let world = World::new(allowlist(&[&format!("db.example:{}", server.port)])).name("db.example");
     let mut client = connect_to_name(&world, "db.example", server.port).await;

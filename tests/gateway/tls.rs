@@ -202,7 +202,7 @@ async fn a_denied_hello_gets_an_alert_at_once(
 }
 
 #[tokio::test]
-async fn values_that_mean_nothing_are_tolerated() {
+async fn reserved_values_are_ignored() {
     let (server, _) = tls_server(&["a.example"]).await;
     let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
     let mut stream = world.enter(ListenerProtocol::Tls { port: server.port }).await;
@@ -228,7 +228,7 @@ async fn a_hello_without_a_name_is_refused() {
 }
 
 #[tokio::test]
-async fn a_hello_that_does_not_come_is_not_waited_for() {
+async fn a_client_without_a_hello_is_disconnected() {
     let world = World::with(Policy::allow_all(), |setup| setup.limits = impatient());
     let mut stream = world.enter(ListenerProtocol::Tls { port: 443 }).await;
     stream.write_all(&real_hello("a.example")[..40]).await.unwrap();
@@ -247,7 +247,7 @@ async fn a_name_with_a_denied_address_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn rules_by_path_do_not_open_what_cannot_be_seen() {
+async fn path_rules_do_not_allow_encrypted_requests() {
     let world = World::new(allowlist(&["GET a.example/open/*"])).name("a.example");
     let mut stream = world.enter(ListenerProtocol::Tls { port: 443 }).await;
     assert_eq!(say(&mut stream, real_hello("a.example")).await, ACCESS_DENIED);

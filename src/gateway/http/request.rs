@@ -256,7 +256,7 @@ mod tests {
         "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close, Content-Length\r\n",
         "the Connection header lists a field that must be forwarded"
     )]
-    fn the_target_of_a_request_is_its_host(#[case] text: &str, #[case] expected: &str) {
+    fn the_target_of_a_request_is_in_its_host_field(#[case] text: &str, #[case] expected: &str) {
         check(ForwardRequest::new(head(text), &RequestScope::Port(80)), expected);
     }
 

@@ -77,7 +77,7 @@ fn the_hello_of_a_real_client_is_read() {
 }
 
 #[rstest]
-fn a_hello_over_many_records_is_put_together(#[values(1, 2, 5, 100, 10_000)] size: usize) {
+fn a_hello_in_many_records_is_read(#[values(1, 2, 5, 100, 10_000)] size: usize) {
     let whole = real_hello("www.example.org");
     let cut = in_records(&whole[RECORD_HEADER..], size);
     assert_eq!(parse(&cut), Ok(Some(named("www.example.org"))));
@@ -89,14 +89,14 @@ fn a_hello_over_many_records_is_put_together(#[values(1, 2, 5, 100, 10_000)] siz
 }
 
 #[test]
-fn what_follows_the_hello_is_left_alone() {
+fn bytes_after_the_hello_are_not_read() {
     let mut bytes = real_hello("www.example.org");
     bytes.extend([23, 3, 3, 0, 1, 0]);
     assert_eq!(parse(&bytes), Ok(Some(named("www.example.org"))));
 }
 
 #[test]
-fn values_that_mean_nothing_are_tolerated() {
+fn reserved_values_are_ignored() {
     let name = sni("a.example");
     let bytes = hello(&[(0x0a0a, &[]), (0, &name), (0xfafa, &[0]), (0xdada, b"anything")]);
     assert_eq!(parse(&bytes), Ok(Some(named("a.example"))));
@@ -115,7 +115,7 @@ fn values_that_mean_nothing_are_tolerated() {
 #[case::a_dot_at_the_end(&[(0, b"\0\x0d\0\0\x0aa.example.".as_slice())], HelloError::NO_NAME)]
 #[case::a_zero_in_it(&[(0, b"\0\x0c\0\0\x09a.ex\0mple".as_slice())], HelloError::NO_NAME)]
 #[case::not_utf8(&[(0, b"\0\x0c\0\0\x09a.ex\xffmple".as_slice())], HelloError::MALFORMED)]
-fn a_hello_that_does_not_say_one_name_is_refused(
+fn a_hello_without_exactly_one_name_is_refused(
     #[case] extensions: &[(u16, &[u8])],
     #[case] expected: HelloError,
 ) {
@@ -131,12 +131,12 @@ fn a_hello_that_does_not_say_one_name_is_refused(
 #[case::huge_record(&[22, 3, 1, 0x40, 1], HelloError::MALFORMED)]
 #[case::server_hello(&[22, 3, 1, 0, 1, 2], HelloError::MALFORMED)]
 #[case::huge_message(&[22, 3, 1, 0, 4, 1, 0, 0x40, 0], HelloError::TOO_LONG)]
-fn what_is_no_hello_is_refused_at_once(#[case] bytes: &[u8], #[case] expected: HelloError) {
+fn bytes_that_are_not_a_hello_are_refused_at_once(#[case] bytes: &[u8], #[case] expected: HelloError) {
     assert_eq!(parse(bytes), Err(expected));
 }
 
 #[test]
-fn a_hello_is_sixteen_kibibytes_at_most() {
+fn a_hello_of_more_than_16_kib_is_refused() {
     let name = sni("a.example");
     let padding = |total: usize| vec![0; total - hello(&[(0, &name), (21, &[])]).len()];
     let longest = MAX_HELLO + RECORD_HEADER;
@@ -166,7 +166,7 @@ fn a_hello_names_the_host_that_a_server_sees() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn no_bytes_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
         let _ = parse(&bytes);
         let _ = parse(&in_records(&bytes, 7));
         let _ = parse_hello(&bytes);
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn no_row_of_records_is_kept_beyond_the_longest_hello(
+    fn the_memory_for_a_hello_is_limited(
         claimed in prop_oneof![0_u32..20_000, 0_u32..1 << 24],
         lengths in prop::collection::vec(1_usize..2000, 0..200),
     ) {
