@@ -6,7 +6,7 @@ use crate::gateway::broker::{self, ModelUpstream, UpstreamError};
 use crate::model::GATEWAY_KEY;
 use crate::secret::Secret;
 
-use super::{AssemblyContext, AssemblyError};
+use super::{AssemblyContext, AssemblyError, Surroundings};
 
 /// The credential of the configured agent.
 pub(crate) fn kind(config: &Config) -> Result<CredentialKind, AssemblyError> {
@@ -54,7 +54,8 @@ pub(crate) fn vault(context: &AssemblyContext) -> Result<Vault, AssemblyError> {
     )
 }
 
-/// The service of a credential, which is stored or else in the environment. `base` replaces the address of the service.
+/// The service of a credential, which is stored or else in the environment. `base` replaces the address of the service,
+/// but not that of the server that renews logins.
 pub(crate) async fn upstream(
     context: &AssemblyContext,
     config: &Config,
@@ -64,7 +65,12 @@ pub(crate) async fn upstream(
     let vault = vault(context)?;
     let stored = vault.load(kind).await?;
     let login = || {
-        let login = Login::new(kind, vault, token_server(base)?, context.surroundings.clock());
+        let login = Login::new(
+            kind,
+            vault,
+            token_server(&context.surroundings)?,
+            context.surroundings.clock(),
+        );
         Ok::<_, AssemblyError>(CredentialSource::Stored(login))
     };
     let source = match (stored, from_environment(config, kind)) {
@@ -83,13 +89,30 @@ pub(crate) fn from_environment(config: &Config, kind: CredentialKind) -> Option<
     config.credential(kind.variable)
 }
 
-/// The server that renews logins. It is part of the service, also at another address.
-fn token_server(base: Option<&str>) -> Result<TokenServer, AssemblyError> {
-    let url = match base {
-        Some(base) => format!("{}/v1/oauth/token", base.trim_end_matches('/')),
-        None => TokenServer::ANTHROPIC.to_owned(),
-    };
+/// Replaces the vendor's token server, for tests.
+const TOKEN_SERVER: &str = "RALPH_TOKEN_SERVER";
+
+/// The server that renews logins: the vendor's own. A model gateway at another address never gets a refresh token.
+fn token_server(surroundings: &Surroundings) -> Result<TokenServer, AssemblyError> {
+    let url = surroundings.var(TOKEN_SERVER).unwrap_or(TokenServer::ANTHROPIC);
     let url = url.parse().map_err(|_| UpstreamError::InvalidUrl)?;
     let http = broker::client(Vec::new())?;
     Ok(TokenServer { url, http })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn logins_are_renewed_by_the_vendor_unless_a_test_replaces_it() {
+        let surroundings = Surroundings::new(BTreeMap::new(), "/nowhere");
+        let vendor = token_server(&surroundings).unwrap();
+        assert_eq!(vendor.url.as_str(), TokenServer::ANTHROPIC);
+        let replaced = surroundings.with_var(TOKEN_SERVER, "http://127.0.0.1:1/token");
+        let replaced = token_server(&replaced).unwrap();
+        assert_eq!(replaced.url.as_str(), "http://127.0.0.1:1/token");
+    }
 }

@@ -80,6 +80,7 @@ other_vars! {
     Key("default_profile") RALPH_DEFAULT_MODEL_PROFILE: "The model profile that a run starts with.";
     Key("fallback_profile") RALPH_FALLBACK_MODEL_PROFILE: "The model profile that the ladder switches to.";
     Program RALPH_HOME: "The directory of ralph's data.";
+    Program RALPH_TOKEN_SERVER: "Address of the server that renews logins, instead of the vendor's; for tests.";
     Program RALPH_MARK: "Set by ralph for every process that it starts, to find them again; a nested ralph ignores it.";
     Program NO_COLOR: "Turns colours off when set to anything.";
     Build RALPH_GUEST: "A prebuilt guest program, for builds of ralph that cannot build it; read at build time.";

@@ -43,6 +43,7 @@ async fn a_token_that_is_renewed_amid_a_run_is_kept_out_of_all_that_it_writes() 
     let ended = finish(
         bench
             .ralph(&["run", "--verbose"])
+            .env("RALPH_TOKEN_SERVER", bench.server.token_url())
             .env_remove(Program::Claude.key_variable()),
     );
     ended.expect(0, &["The tokens are [redacted] and [redacted].", "done: "]);

@@ -288,6 +288,10 @@ impl Gateway {
             "--base-url",
         ]);
         command.arg(service.base_url());
+        command.env(
+            "RALPH_TOKEN_SERVER",
+            format!("{}/v1/oauth/token", service.base_url()),
+        );
         let (mut stdout, theirs) = std::io::pipe().unwrap();
         let live = Live::start_with(&mut command, theirs);
         drop(command);

@@ -124,6 +124,11 @@ impl ModelServer {
         }
     }
 
+    /// The address at which logins are renewed.
+    pub fn token_url(&self) -> String {
+        format!("http://{}/v1/oauth/token", self.address)
+    }
+
     /// Has each turn use so many tokens in from now on.
     pub fn use_tokens(&self, tokens_in: u64) {
         self.shared.tokens_in.store(tokens_in, Ordering::Relaxed);
