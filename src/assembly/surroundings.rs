@@ -92,23 +92,25 @@ impl Surroundings {
             .collect();
         let dir = std::env::current_dir()
             .map_err(|error| AssemblyError::runtime(format!("cannot read the current directory: {error}")))?;
+        let surroundings = Self::new(env, dir);
+        if surroundings.host_name.is_empty() {
+            return Err(AssemblyError::runtime("this host has no name")
+                .with_hint("set one: it identifies the process that works on a run"));
+        }
         Ok(Self {
             attended: std::io::stdin().is_terminal(),
-            ..Self::new(env, dir)
+            ..surroundings
         })
     }
 
     /// Surroundings with this environment and this current directory, the system's clock and no person at the terminal.
     #[must_use]
     pub fn new(env: BTreeMap<String, String>, dir: impl Into<PathBuf>) -> Self {
-        let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname")
-            .ok()
-            .or_else(|| env.get("HOSTNAME").cloned())
-            .map_or_else(|| "localhost".to_owned(), |name| name.trim().to_owned());
+        let system = rustix::system::uname();
         Self {
             env,
             dir: dir.into(),
-            host_name,
+            host_name: system.nodename().to_string_lossy().into_owned(),
             attended: false,
             clock: Arc::new(SystemClock),
         }
@@ -268,5 +270,17 @@ impl Surroundings {
                 .with_hint("set RALPH_HOME to a directory for ralph's data")
         })?;
         Ok(PathBuf::from(home).join(below_home))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_name_is_that_of_the_system() {
+        let name = rustix::system::uname().nodename().to_str().unwrap().to_owned();
+        let misleading = BTreeMap::from([("HOSTNAME".to_owned(), "other".to_owned())]);
+        assert_eq!(Surroundings::new(misleading, "/nowhere").owner().host, name);
     }
 }
