@@ -126,7 +126,6 @@ impl TranscriptSummary {
             (ExitStatus::Code(0), TranscriptEnd::Missing) => {
                 unusable(format!("{program} ended without a result"))
             }
-            (ExitStatus::Code(0), TranscriptEnd::ModelFailed(failure)) => unusable(failure.to_string()),
             (ExitStatus::Code(_), TranscriptEnd::ModelFailed(failure)) => return AgentStep::Fail(failure),
             (ExitStatus::Code(_), TranscriptEnd::OverBudget { reason }) => {
                 AgentConclusion::OverBudget { reason }
@@ -180,11 +179,7 @@ mod tests {
     #[case::nonzero_code_without_result(ExitStatus::Code(1), TranscriptEnd::Missing, "unusable: p: exit 1")]
     #[case::over_budget(ExitStatus::Code(1), TranscriptEnd::OverBudget { reason: "spent".into() }, "over budget: spent")]
     #[case::model_failed(ExitStatus::Code(1), TranscriptEnd::ModelFailed(failure()), "failed")]
-    #[case::model_failed_before_success(
-        ExitStatus::Code(0),
-        TranscriptEnd::ModelFailed(failure()),
-        "unusable: the model does not answer: x"
-    )]
+    #[case::model_failed_with_code_zero(ExitStatus::Code(0), TranscriptEnd::ModelFailed(failure()), "failed")]
     #[case::killed(
         ExitStatus::Idle,
         TranscriptEnd::Finished,
