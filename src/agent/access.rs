@@ -14,8 +14,8 @@ pub struct ModelAccess {
     pub base_url: Option<String>,
     /// The credential to send; `None` where the service asks for none.
     pub credential: Option<AgentCredential>,
-    /// What a person has to do when the credential is refused.
-    pub credential_hint: String,
+    /// What a person has to do when the credential is refused, if that is known.
+    pub credential_hint: Option<String>,
 }
 
 /// The credential that an agent program sends to its model service.

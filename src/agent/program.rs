@@ -71,6 +71,6 @@ impl Agent for ProgramAgent {
     }
 
     fn credential_hint(&self) -> Option<&str> {
-        Some(&self.access.credential_hint)
+        self.access.credential_hint.as_deref()
     }
 }

@@ -90,11 +90,16 @@ impl AgentRecord {
         &NAMES
     }
 
-    /// The variable in which it looks for a credential that authenticates with this method.
+    /// The variable in which it looks for a credential that authenticates with this method. The key of a gateway is in the
+    /// variable of the vendor's key, unless the agent has one for gateways.
     #[must_use]
     pub fn key_variable(&self, auth: AuthMethod) -> Option<&'static str> {
-        let exact = self.key_variables.iter().find(|variable| variable.auth == auth);
-        exact.or(self.key_variables.first()).map(|variable| variable.name)
+        let variable_for = |auth| self.key_variables.iter().find(|variable| variable.auth == auth);
+        let variable = match auth {
+            AuthMethod::Gateway => variable_for(auth).or_else(|| variable_for(AuthMethod::ApiKey)),
+            AuthMethod::ApiKey | AuthMethod::OAuth => variable_for(auth),
+        };
+        variable.map(|variable| variable.name)
     }
 
     /// The service whose calls the broker can add credentials to.
@@ -194,6 +199,17 @@ mod tests {
             error.starts_with("unknown agent `cloude`: expected one of claude, "),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_credential_is_never_in_a_variable_for_another_method() {
+        let variable = |agent: &str, auth| agent.parse::<AgentName>().unwrap().key_variable(auth);
+        assert_eq!(variable("codex", AuthMethod::Gateway), Some("OPENAI_API_KEY"));
+        assert_eq!(
+            variable("claude", AuthMethod::Gateway),
+            Some("ANTHROPIC_AUTH_TOKEN")
+        );
+        assert_eq!(variable("codex", AuthMethod::OAuth), None);
     }
 
     /// The broker has to know which credential it gets from a variable.

@@ -144,19 +144,12 @@ fn access(
         ))
         .with_hint("`agent.dangerously_pass_credential = true` passes it into the sandbox"));
     }
-    let variable = found.as_ref().map_or_else(
-        || {
-            name.key_variables
-                .first()
-                .map_or("its key", |key| key.name)
-                .to_owned()
-        },
-        |(variable, _)| variable.clone(),
-    );
+    let usual = name.key_variables.first().map(|key| key.name);
+    let variable = found.as_ref().map(|(variable, _)| variable.as_str()).or(usual);
     Ok(ModelAccess {
         base_url: settings_of(config, profile).and_then(|model| model.base_url.clone()),
+        credential_hint: variable.map(variable_hint),
         credential: found.map(|(_, credential)| credential),
-        credential_hint: variable_hint(&variable),
     })
 }
 

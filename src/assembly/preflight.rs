@@ -35,8 +35,11 @@ pub(crate) async fn preconditions(
         return Ok(Vec::new());
     }
     let profile = &config.settings.default_profile;
-    let access = brokered.and_then(|broker| Some((broker.endpoint(profile)?, broker.access(profile)?)));
-    if let Some((endpoint, access)) = access {
+    let served = brokered.and_then(|broker| {
+        let hint = broker.access(profile)?.credential_hint.clone()?;
+        Some((broker.endpoint(profile)?, hint))
+    });
+    if let Some((endpoint, hint)) = served {
         return Ok(vec![
             Arc::new(AgentCheck {
                 name: format!("gateway for {}", endpoint.service),
@@ -46,7 +49,7 @@ pub(crate) async fn preconditions(
                 agent_name(config, profile),
                 CheckSubject::Credential {
                     verifier: CredentialVerifier::Broker(endpoint.clone()),
-                    hint: access.credential_hint.clone(),
+                    hint,
                 },
             )),
         ]);
@@ -83,7 +86,7 @@ async fn credential_check(
         }
     } else if let Some(service) = BrokeredService::for_profile(context, config, profile).await? {
         return Ok(Some(CheckSubject::Credential {
-            hint: service.credential_hint(),
+            hint: service.credential_hint,
             verifier: CredentialVerifier::Sandbox(service.upstream, broker::client(Vec::new())?),
         }));
     }

@@ -126,7 +126,7 @@ impl Library {
                 auth: AuthMethod::ApiKey,
                 value: Secret::new(KEY),
             }),
-            credential_hint: String::new(),
+            credential_hint: None,
         };
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let parts = RunParts {

@@ -21,7 +21,7 @@ fn access(base_url: Option<&str>, auth: AuthMethod) -> ModelAccess {
             auth,
             value: Secret::new(KEY),
         }),
-        credential_hint: "another key".to_owned(),
+        credential_hint: Some("another key".to_owned()),
     }
 }
 

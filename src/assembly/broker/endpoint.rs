@@ -11,6 +11,8 @@ use crate::gateway::broker::{BrokerHandle, VerifyError, check_health};
 use crate::network::HostName;
 use crate::sandbox::CredentialRoute;
 
+use super::super::AssemblyError;
+
 /// Where a sandbox sends its requests to one service, and where they go from there.
 #[derive(Clone)]
 pub(crate) struct BrokerEndpoint {
@@ -39,12 +41,15 @@ impl BrokerEndpoint {
         host: HostName,
         service: String,
         servers: &mut JoinSet<()>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, AssemblyError> {
+        let cannot_listen =
+            |error: io::Error| AssemblyError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
         let listener = if route == CredentialRoute::Gateway {
             None
         } else {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-            let address = listener.local_addr()?;
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+            let listener = listener.await.map_err(cannot_listen)?;
+            let address = listener.local_addr().map_err(cannot_listen)?;
             let (broker, host) = (broker.clone(), host.clone());
             servers.spawn(async move {
                 if let Err(error) = broker.serve(listener, &host).await {

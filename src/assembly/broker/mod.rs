@@ -116,41 +116,41 @@ impl BrokeredServices {
         redactor: &Redactor,
     ) -> Result<RunBroker, AssemblyError> {
         let phantom = Phantom::random().map_err(|error| AssemblyError::runtime(error.to_string()))?;
-        let (mut addresses, mut users, mut services) = (Vec::new(), Vec::new(), Vec::new());
-        for service in self.list {
-            service.upstream.source.register_secrets(redactor);
-            addresses.push((
-                service.upstream.host.clone(),
-                service.upstream.address().to_owned(),
-            ));
-            users.push(service.users);
-            services.push(BrokerService::Model(service.upstream));
-        }
+        let mut services: Vec<BrokerService> = self
+            .list
+            .iter()
+            .map(|service| BrokerService::Model(service.upstream.clone()))
+            .collect();
+        let mut repository_host = None;
         if let Some(setup) = &self.github {
             let github = GitHubUpstream::new(setup.clone())?;
-            addresses.push((github.host.clone(), setup.url.clone()));
+            repository_host = Some((setup, github.host.clone()));
             services.push(BrokerService::Repository(github));
         }
         let handle = Broker::new(services, Vec::new())?.register(phantom.clone(), meter.clone());
         let mut servers = JoinSet::new();
-        let mut endpoints = Vec::new();
-        for (host, address) in addresses {
-            let opened = BrokerEndpoint::open(self.route, handle.clone(), host, address, &mut servers).await;
-            let cannot_listen =
-                |error| AssemblyError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
-            endpoints.push(opened.map_err(cannot_listen)?);
+        let mut allowed = Vec::new();
+        let mut profiles = BTreeMap::new();
+        for service in self.list {
+            service.upstream.source.register_secrets(redactor);
+            let host = service.upstream.host.clone();
+            let address = service.upstream.address().to_owned();
+            let endpoint =
+                BrokerEndpoint::open(self.route, handle.clone(), host, address, &mut servers).await?;
+            allowed.extend(endpoint.rule());
+            for user in &service.users {
+                let access = ProfileAccess::through(&endpoint, &phantom, user, &service.credential_hint);
+                profiles.insert(user.profile.clone(), access);
+            }
         }
-        let allowed = endpoints.iter().filter_map(BrokerEndpoint::rule).collect();
-        // The endpoint of the repository is the last one.
-        let agent_env = match (&self.github, endpoints.last()) {
-            (Some(setup), Some(endpoint)) => github::variables(setup, &endpoint.address(), &phantom),
-            _ => BTreeMap::new(),
-        };
-        let profiles = endpoints.into_iter().zip(users).flat_map(|(endpoint, users)| {
-            let access = |user: ServiceUser| ProfileAccess::through(&endpoint, &phantom, user);
-            users.into_iter().map(access).collect::<Vec<_>>()
-        });
-        let profiles: BTreeMap<String, ProfileAccess> = profiles.collect();
+        let mut agent_env = BTreeMap::new();
+        if let Some((setup, host)) = repository_host {
+            let address = setup.url.clone();
+            let endpoint =
+                BrokerEndpoint::open(self.route, handle.clone(), host, address, &mut servers).await?;
+            allowed.extend(endpoint.rule());
+            agent_env = github::variables(setup, &endpoint.address(), &phantom);
+        }
         Ok(RunBroker {
             gateway: (self.route == CredentialRoute::Gateway).then_some((phantom, handle)),
             allowed,
@@ -192,15 +192,16 @@ struct ProfileAccess {
 }
 
 impl ProfileAccess {
-    /// A profile's access through an endpoint of the broker, with the profile's name.
-    fn through(endpoint: &BrokerEndpoint, phantom: &Phantom, user: ServiceUser) -> (String, Self) {
+    /// A profile's access through an endpoint of the broker.
+    fn through(endpoint: &BrokerEndpoint, phantom: &Phantom, user: &ServiceUser, hint: &str) -> Self {
         let credential = AgentCredential {
             auth: user.auth,
             value: Secret::new(phantom.expose()),
         };
-        let (profile, access) = user.access(&endpoint.address(), Some(credential));
-        let endpoint = Some(endpoint.clone());
-        (profile, Self { endpoint, access })
+        Self {
+            access: user.access(&endpoint.address(), Some(credential), hint),
+            endpoint: Some(endpoint.clone()),
+        }
     }
 }
 

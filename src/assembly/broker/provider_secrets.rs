@@ -41,14 +41,11 @@ pub(super) async fn hand_over(
                     user.variable
                 )));
             }
-            let (profile, access) = user.access(address, None);
-            profiles.insert(
-                profile,
-                ProfileAccess {
-                    endpoint: None,
-                    access,
-                },
-            );
+            let access = ProfileAccess {
+                endpoint: None,
+                access: user.access(address, None, &service.credential_hint),
+            };
+            profiles.insert(user.profile, access);
         }
     }
     let handed_over: Vec<DaytonaSecret> = secrets.into_values().collect();

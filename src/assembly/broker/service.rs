@@ -20,6 +20,8 @@ pub(crate) struct BrokeredService {
     /// the vault or in the usual variable.
     variable: Option<String>,
     pub(super) users: Vec<ServiceUser>,
+    /// What to do when the credential is refused.
+    pub(crate) credential_hint: String,
     /// The stored credential.
     pub(super) secrets: Vec<Secret>,
 }
@@ -33,8 +35,6 @@ pub(super) struct ServiceUser {
     pub(super) variable: &'static str,
     /// The path that the program expects after the address.
     pub(super) path: &'static str,
-    /// What to do when the credential is refused.
-    pub(super) credential_hint: String,
 }
 
 impl BrokeredService {
@@ -54,12 +54,12 @@ impl BrokeredService {
         if settings.is_none_or(|model| model.api_key_env.is_none()) {
             for kind in usable_kinds(config, agent)? {
                 if let Some(secrets) = stored_secrets(context, config, kind).await? {
-                    let hint = format!("{}, then `ralph resume`", kind.store_hint());
                     return Ok(Some(Self {
                         upstream: upstream(context, config, kind, base).await?,
                         kind,
                         variable: None,
-                        users: vec![ServiceUser::new(profile, agent, kind, hint)],
+                        users: vec![ServiceUser::new(profile, agent, kind)?],
+                        credential_hint: format!("{}, then `ralph resume`", kind.store_hint()),
                         secrets,
                     }));
                 }
@@ -68,11 +68,16 @@ impl BrokeredService {
         let Some((variable, found)) = credential(config, profile, agent.key_variables) else {
             return Ok(None);
         };
-        let kind = service.credential(found.auth).unwrap_or(GATEWAY_KEY);
-        let hint = variable_hint(&variable);
+        let kind = match found.auth {
+            AuthMethod::Gateway => GATEWAY_KEY,
+            auth => service
+                .credential(auth)
+                .ok_or_else(|| cannot_authenticate(profile, agent, auth))?,
+        };
         Ok(Some(Self {
             upstream: ModelUpstream::new(kind, CredentialSource::Fixed(found.value), base)?,
-            users: vec![ServiceUser::new(profile, agent, kind, hint)],
+            users: vec![ServiceUser::new(profile, agent, kind)?],
+            credential_hint: variable_hint(&variable),
             kind,
             variable: Some(variable),
             secrets: Vec::new(),
@@ -84,12 +89,6 @@ impl BrokeredService {
         self.users.iter().any(|user| user.profile == profile)
     }
 
-    /// What to do when the credential is refused.
-    pub(crate) fn credential_hint(&self) -> String {
-        let first = self.users.first();
-        first.map(|user| user.credential_hint.clone()).unwrap_or_default()
-    }
-
     /// Whether it is the same service with the same credential.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let address = self.upstream.address() == other.upstream.address();
@@ -98,25 +97,37 @@ impl BrokeredService {
 }
 
 impl ServiceUser {
-    fn new(profile: &str, agent: AgentName, kind: CredentialKind, credential_hint: String) -> Self {
-        Self {
+    fn new(profile: &str, agent: AgentName, kind: CredentialKind) -> Result<Self, AssemblyError> {
+        Ok(Self {
             profile: profile.to_owned(),
             auth: kind.auth,
-            variable: agent.key_variable(kind.auth).unwrap_or_default(),
+            variable: agent
+                .key_variable(kind.auth)
+                .ok_or_else(|| cannot_authenticate(profile, agent, kind.auth))?,
             path: agent.base_path,
-            credential_hint,
-        }
+        })
     }
 
     /// How the agent of the profile reaches the service at this address.
-    pub(super) fn access(self, address: &str, credential: Option<AgentCredential>) -> (String, ModelAccess) {
-        let access = ModelAccess {
+    pub(super) fn access(
+        &self,
+        address: &str,
+        credential: Option<AgentCredential>,
+        credential_hint: &str,
+    ) -> ModelAccess {
+        ModelAccess {
             base_url: Some(format!("{address}{}", self.path)),
             credential,
-            credential_hint: self.credential_hint,
-        };
-        (self.profile, access)
+            credential_hint: Some(credential_hint.to_owned()),
+        }
     }
+}
+
+fn cannot_authenticate(profile: &str, agent: AgentName, auth: AuthMethod) -> AssemblyError {
+    AssemblyError::usage(format!(
+        "models.{profile}: the agent `{}` cannot authenticate with `{auth}`",
+        agent.name
+    ))
 }
 
 /// The kinds of credentials that an agent can use, in order of preference.
@@ -141,4 +152,20 @@ async fn stored_secrets(
     }
     let chosen = config.settings.agent.auth == Some(kind.auth);
     Ok((chosen && from_environment(config, kind).is_some()).then(Vec::new))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ANTHROPIC_LOGIN;
+
+    #[test]
+    fn an_agent_without_a_variable_for_its_credential_is_refused() {
+        let codex = "codex".parse().unwrap();
+        let error = ServiceUser::new("cheap", codex, ANTHROPIC_LOGIN).err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "models.cheap: the agent `codex` cannot authenticate with `oauth`"
+        );
+    }
 }

@@ -11,6 +11,7 @@ use crate::network::{HostName, HostNameError};
 use crate::secret::Secret;
 
 /// A model service: its host name in sandboxes, its address and its credential.
+#[derive(Clone)]
 pub struct ModelUpstream {
     /// The host name that sandboxes use, always without TLS.
     pub host: HostName,
