@@ -1,15 +1,14 @@
 //! Collects what a run is made from, and checks it before the run exists.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::agent::Agent;
 use crate::config::{Config, ConfigOverride, SettingPlace};
 use crate::event::{EventSink, Fanout};
 use crate::id::RunId;
 use crate::image::Rebuild;
 use crate::runner::{self, NewRun};
-use crate::sandbox::Provider;
 use crate::scm::Repository;
 use crate::state::{RunDir, StateError};
 use crate::task::{Task, lint};
@@ -38,11 +37,11 @@ pub struct RalphBuilder {
     task_file: Option<PathBuf>,
     resumed: Option<RunId>,
     config: Option<Config>,
-    given: GivenSettings,
+    pub(super) given: GivenSettings,
     script: Option<String>,
     rebuild: Rebuild,
-    provider: Option<Arc<dyn Provider>>,
-    agent: Option<Arc<dyn Agent>>,
+    sandbox: Option<SandboxChoice>,
+    agent: Option<AgentChoice>,
 }
 
 impl RalphBuilder {
@@ -58,48 +57,32 @@ impl RalphBuilder {
         self
     }
 
-    /// Continues this run in place of creating one. Its task and its settings are those it was created with.
+    /// Continues this run in place of creating one. It keeps its task, and the settings that were given when it was
+    /// created, unless they are given again. The configuration files are read again: those of its project directory or, if
+    /// that is gone, of the current one.
     pub fn resume(mut self, run: RunId) -> Self {
         self.resumed = Some(run);
         self
     }
 
-    /// Chooses the sandbox: [`super::Docker`], [`super::Local`], or a [`Provider`] of your own.
+    /// Chooses the sandbox: [`super::Docker`], [`super::Local`], or a [`Provider`](crate::sandbox::Provider) of your own.
+    /// The last call wins.
     pub fn sandbox(mut self, sandbox: impl Into<SandboxChoice>) -> Self {
-        match sandbox.into() {
-            SandboxChoice::Settings(settings) => self.set_all(settings),
-            SandboxChoice::Own(provider) => {
-                self.provider = Some(provider);
-                self
-            }
-        }
+        self.sandbox = Some(sandbox.into());
+        self
     }
 
-    /// Chooses the agent: one of those that ralph knows, or an [`Agent`] of your own.
+    /// Chooses the agent: one of those that ralph knows, or an [`Agent`](crate::agent::Agent) of your own. The last call
+    /// wins.
     pub fn agent(mut self, agent: impl Into<AgentChoice>) -> Self {
-        match agent.into() {
-            AgentChoice::Settings(settings) => self.set_all(settings),
-            AgentChoice::Own(agent) => {
-                self.agent = Some(agent);
-                self
-            }
-        }
+        self.agent = Some(agent.into());
+        self
     }
 
-    /// Sets one configuration key, for example `budget.max_iterations` to `5`. It wins over every configuration file.
-    pub fn set(self, key: &str, value: impl Into<String>) -> Self {
-        let value = value.into();
-        self.overrides([ConfigOverride {
-            key: key.to_owned(),
-            value,
-            place: SettingPlace::Flag(key.to_owned()),
-        }])
-    }
-
-    fn set_all(self, settings: Vec<(&'static str, String)>) -> Self {
-        settings
-            .into_iter()
-            .fold(self, |builder, (key, value)| builder.set(key, value))
+    /// Sets one configuration key, for example `budget.max_iterations` to `5`. It wins over every configuration file, and
+    /// over the settings of [`RalphBuilder::sandbox`] and [`RalphBuilder::agent`].
+    pub fn set(self, key: &str, value: impl Display) -> Self {
+        self.overrides([setting(key, value.to_string())])
     }
 
     pub(crate) fn overrides(mut self, overrides: impl IntoIterator<Item = ConfigOverride>) -> Self {
@@ -156,6 +139,11 @@ impl RalphBuilder {
 
     async fn assemble(mut self) -> Result<Ralph, AssemblyError> {
         let context = self.context()?;
+        if self.config.is_some() && !self.given.is_empty() {
+            return Err(AssemblyError::usage(
+                "`config` replaces every setting: it cannot be combined with `set`, `config_file`, `sandbox` or `agent`",
+            ));
+        }
         let (file, existing) = match self.resumed.take() {
             Some(run) => {
                 let dir = find_run(&context, &run).await?;
@@ -164,15 +152,16 @@ impl RalphBuilder {
             }
             None => (self.read_task(&context)?, None),
         };
-        let config = self.configuration(&context, &file)?;
+        let config = match self.config.take() {
+            Some(config) => config,
+            None => configuration::load(&context, Some(&file), &self.given)?,
+        };
         let target = match existing {
             Some(dir) => RunTarget::Existing(dir),
             None => self.new_run(&context, &config, &file).await?,
         };
         let services = BrokeredServices::new(&context, &config).await?;
-        if let RunTarget::New { run, .. } = &target {
-            equipment::check(&context, &config, &services, run.script.as_deref()).await?;
-        }
+        equipment::check(&context, &config, &services, target.script()).await?;
         let prepared = image::prepare(&context, &config, &file.project, self.rebuild).await?;
         Ok(Ralph {
             context,
@@ -184,7 +173,27 @@ impl RalphBuilder {
         })
     }
 
-    fn context(&mut self) -> Result<AssemblyContext, AssemblyError> {
+    /// The context of the assembly. The settings of the chosen sandbox and agent come before those that are given.
+    pub(super) fn context(&mut self) -> Result<AssemblyContext, AssemblyError> {
+        let mut chosen = Vec::new();
+        let provider = match self.sandbox.take() {
+            Some(SandboxChoice::Own(provider)) => Some(provider),
+            Some(SandboxChoice::Settings(settings)) => {
+                chosen.extend(settings);
+                None
+            }
+            None => None,
+        };
+        let agent = match self.agent.take() {
+            Some(AgentChoice::Own(agent)) => Some(agent),
+            Some(AgentChoice::Settings(settings)) => {
+                chosen.extend(settings);
+                None
+            }
+            None => None,
+        };
+        let chosen = chosen.into_iter().map(|(key, value)| setting(key, value));
+        self.given.overrides.splice(..0, chosen);
         let surroundings = match self.surroundings.take() {
             Some(surroundings) => surroundings,
             None => Surroundings::from_process()?,
@@ -196,8 +205,8 @@ impl RalphBuilder {
                 None => surroundings,
             },
             reporter: self.reporter.take().unwrap_or_else(|| Arc::new(SilentReporter)),
-            provider: self.provider.take(),
-            agent: self.agent.take(),
+            provider,
+            agent,
         })
     }
 
@@ -231,16 +240,6 @@ impl RalphBuilder {
         self.given.overrides.splice(..0, kept);
     }
 
-    fn configuration(&mut self, context: &AssemblyContext, file: &TaskFile) -> Result<Config, AssemblyError> {
-        match self.config.take() {
-            None => configuration::load(context, Some(file), &self.given),
-            Some(config) if self.given.is_empty() => Ok(config),
-            Some(_) => Err(AssemblyError::usage(
-                "a finished configuration cannot be combined with further settings",
-            )),
-        }
-    }
-
     /// Reads the task file and refuses one that the linter objects to.
     fn read_task(&self, context: &AssemblyContext) -> Result<TaskFile, AssemblyError> {
         let name = self.task_file.as_deref().unwrap_or(Path::new(TASK_FILE));
@@ -263,6 +262,15 @@ impl RalphBuilder {
             path,
             project,
         })
+    }
+}
+
+/// A setting that the caller gives.
+fn setting(key: &str, value: String) -> ConfigOverride {
+    ConfigOverride {
+        key: key.to_owned(),
+        value,
+        place: SettingPlace::Flag(key.to_owned()),
     }
 }
 

@@ -86,10 +86,23 @@ pub(crate) fn load_quietly(
     config::load(&inputs).map_err(Into::into)
 }
 
-/// The directory whose configuration a run was started with; the current project where that does not exist here.
+/// The directory whose configuration a run was started with. If it is gone, the current project replaces it, with a warning.
 pub(crate) fn project_of(context: &AssemblyContext, run: &RunDir) -> PathBuf {
-    let known = run.facts().project.clone().filter(|dir| dir.is_dir());
-    known.unwrap_or_else(|| project_dir(context.surroundings.dir()))
+    let current = || project_dir(context.surroundings.dir());
+    match &run.facts().project {
+        Some(project) if project.is_dir() => project.clone(),
+        Some(gone) => {
+            let current = current();
+            context.reporter.warn(&format!(
+                "the project directory `{}` of the run is gone: the configuration of `{}` is used",
+                gone.display(),
+                current.display()
+            ));
+            current
+        }
+        // The run was created on another host.
+        None => current(),
+    }
 }
 
 /// The directory that holds the project's configuration: the nearest one upwards with a `ralph.toml` or a `.git`.

@@ -104,7 +104,7 @@ impl Equipment {
     }
 }
 
-/// Refuses what can be refused before a run exists.
+/// Refuses what can be refused before a run is created or resumed.
 pub(super) async fn check(
     context: &AssemblyContext,
     config: &Config,

@@ -34,6 +34,8 @@ mod reporter;
 mod settings;
 pub(crate) mod spec;
 mod surroundings;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

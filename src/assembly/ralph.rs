@@ -50,6 +50,16 @@ pub(super) enum RunTarget {
     Existing(RunDir),
 }
 
+impl RunTarget {
+    /// The script that replaces the model.
+    pub(super) fn script(&self) -> Option<&str> {
+        match self {
+            Self::New { run, .. } => run.script.as_deref(),
+            Self::Existing(dir) => dir.facts().script.as_deref(),
+        }
+    }
+}
+
 impl Ralph {
     /// Starts with the defaults of the command line.
     pub fn builder() -> RalphBuilder {
@@ -84,7 +94,7 @@ impl Ralph {
         let usage_file = dir.spending_file();
         let equipment = Equipment::open(context, config, self.services, usage_file, redactor, script).await?;
         equipment.report_limits(context, config);
-        let used = SandboxUse::for_run(&dir, config, self.image);
+        let used = SandboxUse::for_run(&dir, config, self.image)?;
         let mut spec = sandbox_spec(context, config, used).await?;
         spec.egress.audit = Arc::new(AuditLog::open(&dir.network_file(), context.surroundings.clock())?);
         let spec = equipment.connect_spec(context, config, spec)?;

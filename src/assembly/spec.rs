@@ -26,13 +26,17 @@ pub(crate) struct SandboxUse {
 
 impl SandboxUse {
     /// The use of a sandbox by a run.
-    pub(crate) fn for_run(dir: &RunDir, config: &Config, image: Option<String>) -> Self {
+    pub(crate) fn for_run(
+        dir: &RunDir,
+        config: &Config,
+        image: Option<String>,
+    ) -> Result<Self, AssemblyError> {
         let facts = dir.facts();
-        let task = Task::parse(&facts.task).map(|task| task.frontmatter.task_id.to_string());
-        Self {
+        let task = Task::parse(&facts.task)?.frontmatter.task_id;
+        Ok(Self {
             run: facts.id.clone(),
             branch: facts.branch.clone(),
-            task: format!("{}#{}", facts.repository.display(), task.unwrap_or_default()),
+            task: format!("{}#{}", facts.repository.display(), task),
             project: facts.project.clone(),
             image,
             reuse: if config.settings.sandbox.reuse_container {
@@ -40,7 +44,7 @@ impl SandboxUse {
             } else {
                 Reuse::Never
             },
-        }
+        })
     }
 }
 
