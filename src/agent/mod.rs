@@ -68,12 +68,12 @@ pub use model_failure::ModelFailure;
 pub use opencode::{OPENCODE, OpenCode};
 pub use program::{AgentProgram, ProgramAgent};
 pub use record::{
-    AgentImage, AgentName, AgentOptions, AgentOptionsError, AgentRecord, KeyVariable, UnknownAgent,
+    AgentImage, AgentOptions, AgentOptionsError, AgentRecord, KeyVariable, KnownAgent, UnknownAgent,
 };
 pub use transcript::{ReportedUsage, TranscriptEnd, TranscriptSummary};
 
 /// Every agent that a configuration can name.
-pub static AGENTS: &[AgentName] = &[
+pub static AGENTS: &[KnownAgent] = &[
     &claude::CLAUDE,
     &codex::CODEX,
     &cursor::CURSOR_AGENT,

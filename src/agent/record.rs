@@ -115,8 +115,8 @@ impl Serialize for AgentImage {
     }
 }
 
-/// An agent in [`AGENTS`], as a setting that holds its name.
-pub type AgentName = &'static AgentRecord;
+/// An agent in [`AGENTS`]. A setting holds its name.
+pub type KnownAgent = &'static AgentRecord;
 
 /// A name that is not in [`AGENTS`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -125,7 +125,7 @@ pub struct UnknownAgent(String);
 
 static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| AGENTS.iter().map(|agent| agent.name).collect());
 
-impl FromStr for AgentName {
+impl FromStr for KnownAgent {
     type Err = UnknownAgent;
 
     fn from_str(name: &str) -> Result<Self, UnknownAgent> {
@@ -160,7 +160,7 @@ impl Serialize for AgentRecord {
     }
 }
 
-impl<'de> Deserialize<'de> for AgentName {
+impl<'de> Deserialize<'de> for KnownAgent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         name.parse().map_err(|_| D::Error::unknown_variant(&name, &NAMES))
@@ -187,14 +187,14 @@ mod tests {
     #[test]
     fn names_are_unique_and_parse() {
         for (index, agent) in AGENTS.iter().enumerate() {
-            let parsed: AgentName = agent.name.parse().unwrap();
+            let parsed: KnownAgent = agent.name.parse().unwrap();
             assert_eq!(AGENTS.iter().position(|other| *other == parsed), Some(index));
         }
     }
 
     #[test]
     fn an_unknown_name_is_refused_with_the_known_ones() {
-        let error = "cloude".parse::<AgentName>().unwrap_err().to_string();
+        let error = "cloude".parse::<KnownAgent>().unwrap_err().to_string();
         assert!(
             error.starts_with("unknown agent `cloude`: expected one of claude, "),
             "{error}"
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_credential_is_never_in_a_variable_for_another_method() {
-        let variable = |agent: &str, auth| agent.parse::<AgentName>().unwrap().key_variable(auth);
+        let variable = |agent: &str, auth| agent.parse::<KnownAgent>().unwrap().key_variable(auth);
         assert_eq!(variable("codex", AuthMethod::Gateway), Some("OPENAI_API_KEY"));
         assert_eq!(
             variable("claude", AuthMethod::Gateway),

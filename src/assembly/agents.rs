@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::agent::{
-    Agent, AgentCredential, AgentName, AgentOptions, AgentOptionsError, Agents, KeyVariable, ModelAccess,
+    Agent, AgentCredential, AgentOptions, AgentOptionsError, Agents, KeyVariable, KnownAgent, ModelAccess,
 };
 use crate::config::{Config, ModelSettings};
 use crate::model::AuthMethod;
@@ -12,7 +12,7 @@ use crate::sandbox::Isolation;
 use super::{AssemblyContext, AssemblyError, provider};
 
 /// The agents of all profiles. `brokered` returns the access of a profile whose credential is in the broker.
-pub(crate) fn agents<'a>(
+pub(crate) fn create_agents<'a>(
     context: &AssemblyContext,
     config: &Config,
     brokered: impl Fn(&str) -> Option<&'a ModelAccess>,
@@ -21,7 +21,7 @@ pub(crate) fn agents<'a>(
         return Ok(Agents::new(agent.clone()));
     }
     let default = &config.settings.default_profile;
-    let create = |profile: &str| agent(context, config, profile, brokered(profile));
+    let create = |profile: &str| create_agent(context, config, profile, brokered(profile));
     let mut agents = Agents::new(create(default)?);
     for profile in config.profiles.keys().filter(|profile| *profile != default) {
         agents = agents.with(profile, create(profile)?);
@@ -36,7 +36,7 @@ pub(crate) fn check(
     is_brokered: impl Fn(&str) -> bool,
 ) -> Result<(), AssemblyError> {
     let mut profiles = config.profiles.keys().filter(|profile| !is_brokered(profile));
-    profiles.try_for_each(|profile| agent(context, config, profile, None).map(drop))
+    profiles.try_for_each(|profile| create_agent(context, config, profile, None).map(drop))
 }
 
 /// Whether a switch to this profile changes the agent or its model.
@@ -44,12 +44,12 @@ pub(crate) fn differs_from_default(config: &Config, profile: &str) -> bool {
     let described = |name: &str| {
         let model = settings_of(config, name);
         (
-            agent_name(config, name),
+            agent_of_profile(config, name),
             model.and_then(|model| model.agent_model.as_deref()),
             model.and_then(|model| model.base_url.as_deref()),
         )
     };
-    agent_name(config, profile).is_built_in
+    agent_of_profile(config, profile).is_built_in
         || described(profile) != described(&config.settings.default_profile)
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn check_cost_is_bounded(
     is_brokered: impl Fn(&str) -> bool,
 ) -> Result<(), AssemblyError> {
     let own = &config.settings.default_profile;
-    let agent = agent_name(config, own);
+    let agent = agent_of_profile(config, own);
     let reports_cost = agent.reports_cost && (agent.is_built_in || !is_brokered(own));
     let priced = config
         .profiles
@@ -69,9 +69,9 @@ pub(crate) fn check_cost_is_bounded(
     if reports_cost || priced || config.settings.budget.max_tokens_total.is_some() {
         return Ok(());
     }
-    let name = agent.name;
     Err(AssemblyError::usage(format!(
-        "the cost of the agent `{name}` is unknown, so budget.max_cost_usd_estimate cannot be enforced"
+        "the cost of the agent `{}` is unknown, so budget.max_cost_usd_estimate cannot be enforced",
+        agent.name
     ))
     .with_hint(format!(
         "set the price in [models.{own}] (input_usd_per_million, output_usd_per_million), or \
@@ -81,7 +81,7 @@ pub(crate) fn check_cost_is_bounded(
 
 /// Whether the agent of the default profile is a program, which spends money by itself.
 pub(crate) fn is_program(context: &AssemblyContext, config: &Config) -> bool {
-    context.agent.is_none() && !agent_name(config, &config.settings.default_profile).is_built_in
+    context.agent.is_none() && !agent_of_profile(config, &config.settings.default_profile).is_built_in
 }
 
 /// Warns that the agent gets its credential itself.
@@ -90,28 +90,28 @@ pub(crate) fn exposed_credential_notice(context: &AssemblyContext, config: &Conf
         return None;
     }
     let own = &config.settings.default_profile;
-    let name = agent_name(config, own);
-    let (variable, _) = credential(config, own, name.key_variables)?;
+    let agent = agent_of_profile(config, own);
+    let (variable, _) = find_credential(config, own, agent.key_variables)?;
     Some(format!(
-        "the agent `{}` gets `{variable}` itself: every program in the sandbox can read it",
-        name.name
+        "the agent `{}` gets the real `{variable}`: every program in the sandbox can read it",
+        agent.name
     ))
 }
 
-fn agent(
+fn create_agent(
     context: &AssemblyContext,
     config: &Config,
     profile: &str,
     brokered: Option<&ModelAccess>,
 ) -> Result<Arc<dyn Agent>, AssemblyError> {
-    let name = agent_name(config, profile);
+    let agent = agent_of_profile(config, profile);
     let model = settings_of(config, profile)
         .and_then(|model| model.agent_model.clone())
         .or_else(|| config.settings.agent.model.clone());
     let access = match brokered {
         Some(brokered) => brokered.clone(),
-        None if name.is_built_in => ModelAccess::default(),
-        None => access(context, config, profile, name)?,
+        None if agent.is_built_in => ModelAccess::default(),
+        None => direct_access(context, config, profile, agent)?,
     };
     let options = AgentOptions {
         model,
@@ -119,7 +119,7 @@ fn agent(
         command: config.settings.agent.custom.command.clone(),
         key_variable: settings_of(config, profile).and_then(|model| model.api_key_env.clone()),
     };
-    (name.create)(options, access).map_err(|error| match error {
+    (agent.create)(options, access).map_err(|error| match error {
         AgentOptionsError::NoCommand => AssemblyError::usage(error.to_string()).with_hint(
             "for example `[agent.custom] command = [\"aider\", \"--message-file\", \"{prompt_file}\"]`",
         ),
@@ -127,24 +127,26 @@ fn agent(
 }
 
 /// How an agent reaches its model with the credential itself.
-fn access(
+fn direct_access(
     context: &AssemblyContext,
     config: &Config,
     profile: &str,
-    name: AgentName,
+    agent: KnownAgent,
 ) -> Result<ModelAccess, AssemblyError> {
-    let isolation = provider::connected(context, config)?.capabilities().isolation;
+    let isolation = provider::create_provider(context, config)?
+        .capabilities()
+        .isolation;
     let may_hold_credential =
         isolation == Isolation::DirectoryOnly || config.settings.agent.dangerously_pass_credential;
-    let found = credential(config, profile, name.key_variables);
+    let found = find_credential(config, profile, agent.key_variables);
     if found.is_some() && !may_hold_credential {
         return Err(AssemblyError::usage(format!(
             "the agent `{}` needs its credential inside the sandbox",
-            name.name
+            agent.name
         ))
         .with_hint("`agent.dangerously_pass_credential = true` passes it into the sandbox"));
     }
-    let usual = name.key_variables.first().map(|key| key.name);
+    let usual = agent.key_variables.first().map(|key| key.name);
     let variable = found.as_ref().map(|(variable, _)| variable.as_str()).or(usual);
     Ok(ModelAccess {
         base_url: settings_of(config, profile).and_then(|model| model.base_url.clone()),
@@ -159,7 +161,7 @@ pub(crate) fn variable_hint(variable: &str) -> String {
 }
 
 /// The credential of a profile and its variable: the one that the profile names, else the first of the agent that is set.
-pub(crate) fn credential(
+pub(crate) fn find_credential(
     config: &Config,
     profile: &str,
     keys: &[KeyVariable],
@@ -183,9 +185,9 @@ pub(crate) fn credential(
 }
 
 /// The agent of a profile.
-pub(crate) fn agent_name(config: &Config, profile: &str) -> AgentName {
+pub(crate) fn agent_of_profile(config: &Config, profile: &str) -> KnownAgent {
     let of_profile = settings_of(config, profile).and_then(|model| model.agent);
-    of_profile.unwrap_or(config.settings.agent.name)
+    of_profile.unwrap_or(config.settings.agent.kind)
 }
 
 /// The settings of a profile.

@@ -16,7 +16,7 @@ use crate::task::{Task, lint};
 use super::broker::BrokeredServices;
 use super::choice::{AgentChoice, SandboxChoice};
 use super::configuration::{self, GivenSettings, TaskFile, project_dir};
-use super::error::{describe_finding, io};
+use super::error::{describe_finding, io_error};
 use super::ralph::RunTarget;
 use super::{
     AssemblyContext, AssemblyError, AssemblyReporter, Ralph, SilentReporter, Surroundings, equipment, image,
@@ -281,7 +281,7 @@ pub(crate) fn read_task_text(path: &Path) -> Result<Option<String>, AssemblyErro
             .map(Some)
             .map_err(|_| AssemblyError::usage(format!("`{}` is not UTF-8 text", path.display()))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io("read", path)(error)),
+        Err(error) => Err(io_error("read", path)(error)),
     }
 }
 

@@ -9,8 +9,8 @@ use crate::secret::Secret;
 use super::{AssemblyContext, AssemblyError, Surroundings};
 
 /// The credential of the configured agent.
-pub(crate) fn kind(config: &Config) -> Result<CredentialKind, AssemblyError> {
-    let agent = config.settings.agent.name;
+pub(crate) fn configured_kind(config: &Config) -> Result<CredentialKind, AssemblyError> {
+    let agent = config.settings.agent.kind;
     let auth = config.settings.agent.auth;
     let (Some(service), None | Some(AuthMethod::OAuth | AuthMethod::ApiKey)) = (agent.service, auth) else {
         return match auth {
@@ -35,7 +35,7 @@ fn no_credential(agent: &str, auth: AuthMethod) -> AssemblyError {
 }
 
 /// The user's credentials on this host.
-pub(crate) fn vault(context: &AssemblyContext) -> Result<Vault, AssemblyError> {
+pub(crate) fn open_vault(context: &AssemblyContext) -> Result<Vault, AssemblyError> {
     let surroundings = &context.surroundings;
     let vault = Vault::in_files(surroundings.data_dir()?.join("credentials"));
     let host = surroundings.desktop_host();
@@ -56,13 +56,13 @@ pub(crate) fn vault(context: &AssemblyContext) -> Result<Vault, AssemblyError> {
 
 /// The service of a credential, which is stored or else in the environment. `base` replaces the address of the service,
 /// but not that of the server that renews logins.
-pub(crate) async fn upstream(
+pub(crate) async fn connect_upstream(
     context: &AssemblyContext,
     config: &Config,
     kind: CredentialKind,
     base: Option<&str>,
 ) -> Result<ModelUpstream, AssemblyError> {
-    let vault = vault(context)?;
+    let vault = open_vault(context)?;
     let stored = vault.load(kind).await?;
     let login = || {
         let login = Login::new(

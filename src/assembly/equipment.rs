@@ -20,8 +20,8 @@ use crate::secret::{Redactor, Secret};
 use crate::state::RunDir;
 
 use super::broker::{BrokeredServices, RunBroker};
-use super::error::io;
-use super::provider::{connected_with, enforceable, provider};
+use super::error::io_error;
+use super::provider::{create_checked_provider, create_provider_with, enforceable};
 use super::{AssemblyContext, AssemblyError, agents, preflight, settings};
 
 /// What a sandbox and its agents work with, whether for a run or for a selftest.
@@ -50,9 +50,9 @@ impl Equipment {
         let brokered = services.open(config, usage_file, clock, &redactor).await?;
         let access = |profile: &str| brokered.as_ref()?.access(profile);
         Ok(Self {
-            provider: connected_with(context, config, brokered.as_ref())?,
-            agents: agents::agents(context, config, access)?,
-            model: model(config, script)?,
+            provider: create_provider_with(context, config, brokered.as_ref())?,
+            agents: agents::create_agents(context, config, access)?,
+            model: create_model(config, script)?,
             preconditions: match script {
                 Some(_) => Vec::new(),
                 None => preflight::preconditions(context, config, brokered.as_ref()).await?,
@@ -112,12 +112,12 @@ pub(super) async fn check(
     script: Option<&str>,
 ) -> Result<(), AssemblyError> {
     check_attended(context, config)?;
-    provider(context, config)?.check().await?;
+    create_checked_provider(context, config)?.check().await?;
     if context.agent.is_none() {
         agents::check(context, config, |profile| services.serves(profile))?;
         agents::check_cost_is_bounded(config, |profile| services.serves(profile))?;
     }
-    model(config, script)?;
+    create_model(config, script)?;
     check_forge(config)?;
     settings(config)?;
     Ok(())
@@ -145,7 +145,7 @@ pub(super) struct EventLog {
 impl EventLog {
     pub(super) fn open(path: &Path, next: Arc<dyn EventSink>) -> Result<Self, AssemblyError> {
         let file = OpenOptions::new().append(true).create(true).open(path);
-        let file = Mutex::new(file.map_err(io("open", path))?);
+        let file = Mutex::new(file.map_err(io_error("open", path))?);
         Ok(Self { file, next })
     }
 }
@@ -162,7 +162,7 @@ impl EventSink for EventLog {
 }
 
 /// The model of a run: a script, or the endpoints of the configuration.
-fn model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Model>, AssemblyError> {
+fn create_model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Model>, AssemblyError> {
     if let Some(script) = script {
         let script = Script::parse(script)?;
         return Ok(Arc::new(ScriptedModel::new(script)));
@@ -179,20 +179,20 @@ fn model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Model>, Assemb
         };
         let url = model.base_url.as_ref().unwrap_or(default_url);
         let setting = format!("models.{name}.base_url");
-        by_profile.insert(name.clone(), client(&setting, url, key)?);
+        by_profile.insert(name.clone(), create_client(&setting, url, key)?);
     }
-    let default = client("model_endpoint.base_url", default_url, config.model_api_key())?;
+    let default = create_client("model_endpoint.base_url", default_url, config.model_api_key())?;
     Ok(Arc::new(RoutedModel::new(default, by_profile)))
 }
 
-fn client(setting: &str, url: &str, key: Option<Secret>) -> Result<Arc<dyn Model>, AssemblyError> {
+fn create_client(setting: &str, url: &str, key: Option<Secret>) -> Result<Arc<dyn Model>, AssemblyError> {
     let usage = |error: EndpointError| AssemblyError::usage(format!("{setting}: {error}"));
     let endpoint = ModelEndpoint::parse(url).map_err(usage)?;
     let client = OpenAiCompatible::new(endpoint, key, CallTimeouts::default()).map_err(usage)?;
     Ok(Arc::new(client))
 }
 
-pub(super) fn forge(
+pub(super) fn create_forge(
     config: &Config,
     repo: Repository,
     run: &RunDir,

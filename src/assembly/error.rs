@@ -129,7 +129,7 @@ pub(crate) fn describe_finding(path: &Path, finding: &TaskError) -> String {
 }
 
 /// For `map_err`: an I/O error with what was tried on which path.
-pub(crate) fn io(operation: &str, path: &Path) -> impl FnOnce(std::io::Error) -> AssemblyError {
+pub(crate) fn io_error(operation: &str, path: &Path) -> impl FnOnce(std::io::Error) -> AssemblyError {
     let message = format!("cannot {operation} `{}`", path.display());
     move |error| AssemblyError::runtime(format!("{message}: {error}"))
 }

@@ -97,7 +97,7 @@ pub(crate) fn request(config: &Config, project: &Path) -> ImageRequest {
         },
         base: image.base.clone(),
         refresh_after: image.refresh_after,
-        ..ImageRequest::for_project(main_worktree(project), config.settings.agent.name.image)
+        ..ImageRequest::for_project(main_worktree(project), config.settings.agent.kind.image)
     }
 }
 

@@ -47,7 +47,7 @@ pub use builder::RalphBuilder;
 pub(crate) use builder::read_task_text;
 pub use choice::{AgentChoice, Docker, Local, SandboxChoice};
 pub use error::{AssemblyError, AssemblyErrorKind};
-pub(crate) use error::{describe_finding, io};
+pub(crate) use error::{describe_finding, io_error};
 pub use ralph::{ActiveRun, Ralph};
 pub use reporter::{AssemblyReporter, SilentReporter};
 use settings::settings;
@@ -81,7 +81,7 @@ impl AssemblyContext {
     fn agent_name(&self, config: &Config) -> String {
         match &self.agent {
             Some(agent) => agent.name().to_owned(),
-            None => config.settings.agent.name.name.to_owned(),
+            None => config.settings.agent.kind.name.to_owned(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::timeout;
 
-use crate::agent::AgentName;
+use crate::agent::KnownAgent;
 use crate::config::Config;
 use crate::credential::CredentialSource;
 use crate::event::PreflightResult;
@@ -18,7 +18,7 @@ use crate::sandbox::NetworkEnforcement;
 use crate::text::error_chain;
 
 use super::AssemblyError;
-use super::agents::{agent_name, credential, settings_of, variable_hint};
+use super::agents::{agent_of_profile, find_credential, settings_of, variable_hint};
 use super::broker::{BrokerEndpoint, BrokeredService, RunBroker};
 use super::{AssemblyContext, provider};
 
@@ -46,7 +46,7 @@ pub(crate) async fn preconditions(
                 subject: CheckSubject::Gateway(endpoint.clone()),
             }),
             Arc::new(AgentCheck::of_credential(
-                agent_name(config, profile),
+                agent_of_profile(config, profile),
                 CheckSubject::Credential {
                     verifier: CredentialVerifier::Broker(endpoint.clone()),
                     hint,
@@ -61,7 +61,7 @@ pub(crate) async fn preconditions(
     }
     let mut checks: Vec<Arc<dyn Precondition>> = Vec::new();
     if let Some(subject) = credential_check(context, config, profile).await? {
-        let agent = agent_name(config, profile);
+        let agent = agent_of_profile(config, profile);
         checks.push(Arc::new(AgentCheck::of_credential(agent, subject)));
     }
     if let Some(check) = network_check(context, config, profile, &policy)? {
@@ -76,7 +76,7 @@ async fn credential_check(
     config: &Config,
     profile: &str,
 ) -> Result<Option<CheckSubject>, AssemblyError> {
-    let agent = agent_name(config, profile);
+    let agent = agent_of_profile(config, profile);
     if agent.is_built_in {
         if let Some((variable, upstream)) = endpoint(config, profile)? {
             return Ok(Some(CheckSubject::Credential {
@@ -90,7 +90,7 @@ async fn credential_check(
             verifier: CredentialVerifier::Sandbox(service.upstream, broker::client(Vec::new())?),
         }));
     }
-    let found = credential(config, profile, agent.key_variables);
+    let found = find_credential(config, profile, agent.key_variables);
     Ok(match (agent.key_variables.first(), found) {
         (Some(_), Some((variable, _))) => {
             let detail = format!("found in `{variable}`, not verified");
@@ -132,8 +132,8 @@ fn network_check(
     profile: &str,
     policy: &Policy,
 ) -> Result<Option<AgentCheck>, AssemblyError> {
-    let enforced = provider::connected(context, config)?.capabilities().network;
-    let agent = agent_name(config, profile);
+    let enforced = provider::create_provider(context, config)?.capabilities().network;
+    let agent = agent_of_profile(config, profile);
     if enforced == NetworkEnforcement::Nothing || !calls_vendor(config, profile) {
         return Ok(None);
     }
@@ -147,7 +147,7 @@ fn network_check(
 }
 
 /// The first host of the agent's service that a policy denies.
-fn denied_host(agent: AgentName, policy: &Policy) -> Option<&'static str> {
+fn denied_host(agent: KnownAgent, policy: &Policy) -> Option<&'static str> {
     let is_denied = |pattern: &&&str| {
         // Any name that matches the pattern.
         let name = HostName::parse(&pattern.replace("**.", "any."));
@@ -160,7 +160,7 @@ fn denied_host(agent: AgentName, policy: &Policy) -> Option<&'static str> {
 /// Whether the agent of a profile calls the service of its vendor, not an address of the configuration.
 fn calls_vendor(config: &Config, profile: &str) -> bool {
     let has_url = settings_of(config, profile).is_some_and(|model| model.base_url.is_some());
-    !agent_name(config, profile).accepts_base_url || !has_url
+    !agent_of_profile(config, profile).accepts_base_url || !has_url
 }
 
 /// A check of what an agent needs.
@@ -193,7 +193,7 @@ enum CredentialVerifier {
 }
 
 impl AgentCheck {
-    fn of_credential(agent: AgentName, subject: CheckSubject) -> Self {
+    fn of_credential(agent: KnownAgent, subject: CheckSubject) -> Self {
         let name = format!("credential of {}", agent.name);
         Self { name, subject }
     }

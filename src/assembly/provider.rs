@@ -14,7 +14,7 @@ use crate::sandbox::{Provider, SandboxError, check_policy};
 
 use super::broker::RunBroker;
 use super::configuration::project_dir;
-use super::error::io;
+use super::error::io_error;
 use super::{AssemblyContext, AssemblyError, Surroundings};
 
 /// What sandboxes start from.
@@ -29,11 +29,11 @@ pub(crate) enum ImageSource {
 }
 
 /// The provider, checked to enforce the configured policy.
-pub(crate) fn provider(
+pub(crate) fn create_checked_provider(
     context: &AssemblyContext,
     config: &Config,
 ) -> Result<Arc<dyn Provider>, AssemblyError> {
-    let provider = connected(context, config)?;
+    let provider = create_provider(context, config)?;
     match check_policy(provider.as_ref(), &config.network_policy(&PackageConfig::EMPTY)) {
         Err(error) if !may_ignore_policy(config) => Err(unenforceable(error)),
         _ => Ok(provider),
@@ -41,15 +41,15 @@ pub(crate) fn provider(
 }
 
 /// The provider, whether it enforces the policy or not.
-pub(crate) fn connected(
+pub(crate) fn create_provider(
     context: &AssemblyContext,
     config: &Config,
 ) -> Result<Arc<dyn Provider>, AssemblyError> {
-    connected_with(context, config, None)
+    create_provider_with(context, config, None)
 }
 
 /// The provider with the credentials that it stores.
-pub(crate) fn connected_with(
+pub(crate) fn create_provider_with(
     context: &AssemblyContext,
     config: &Config,
     brokered: Option<&RunBroker>,
@@ -117,7 +117,7 @@ fn tart_options(surroundings: &Surroundings, config: &Config) -> Result<TartOpti
     let script = project_dir(surroundings.dir()).join(".agent-loop/dependencies.sh");
     let dependencies = match std::fs::read_to_string(&script) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        read => read.map_err(io("read", &script))?,
+        read => read.map_err(io_error("read", &script))?,
     };
     Ok(TartOptions {
         vm: vm_options(surroundings, "tart")?,
@@ -138,7 +138,7 @@ fn daytona_options(context: &AssemblyContext, config: &Config) -> Result<Daytona
             ));
         }
         let path = project_dir(surroundings.dir()).join(name);
-        std::fs::read_to_string(&path).map_err(io("read", &path))
+        std::fs::read_to_string(&path).map_err(io_error("read", &path))
     });
     let reporter = context.reporter.clone();
     Ok(DaytonaOptions {
@@ -224,7 +224,7 @@ mod tests {
         });
         let env = BTreeMap::from([("RALPH_HOME".to_owned(), "/nowhere".to_owned())]);
         let context = AssemblyContext::new(Surroundings::new(env, "/nowhere"), Arc::new(SilentReporter));
-        let provider = connected(&context, &config.unwrap()).unwrap();
+        let provider = create_provider(&context, &config.unwrap()).unwrap();
         let route = provider.capabilities().credentials;
         assert_eq!(route.under(&Policy::deny()), restricted);
         assert_eq!(route.under(&Policy::allow_all()), open);

@@ -12,7 +12,7 @@ use crate::secret::Redactor;
 use crate::state::RunDir;
 
 use super::broker::{BrokeredServices, RunBroker};
-use super::equipment::{Equipment, EventLog, forge};
+use super::equipment::{Equipment, EventLog, create_forge};
 use super::spec::{SandboxUse, sandbox_spec};
 use super::{AssemblyContext, AssemblyError, RalphBuilder, settings};
 
@@ -113,7 +113,7 @@ impl Ralph {
             provider: equipment.provider,
             agents: equipment.agents,
             model: equipment.model,
-            forge: forge(config, repository, &dir)?,
+            forge: create_forge(config, repository, &dir)?,
             sink: Arc::new(EventLog::open(&dir.events_file(), self.sink)?),
             clock: context.surroundings.clock(),
             host,

@@ -1,7 +1,7 @@
 //! The options that name a credential.
 
 use super::{CliError, Context, agent_help, configuration, flags};
-use crate::assembly::credentials::kind;
+use crate::assembly::credentials::configured_kind;
 use crate::config::Config;
 use crate::credential::{AuthMethod, CredentialKind, CredentialLocation, Keychain};
 
@@ -23,7 +23,7 @@ impl CredentialArgs {
             ("--auth", "agent.auth", self.auth.map(|auth| auth.to_string())),
         ]);
         let config = configuration(context, given)?;
-        let kind = kind(&config)?;
+        let kind = configured_kind(&config)?;
         Ok((config, kind))
     }
 }

@@ -8,7 +8,7 @@ use crate::state::{RunDir, write_atomically};
 
 use super::run::{EventOutputArgs, drive};
 use super::terminal::EventFormat;
-use super::{CliError, CliResult, Context, io};
+use super::{CliError, CliResult, Context, io_error};
 
 /// Show a whole run on a small repository with a scripted model; needs no account
 #[derive(Debug, clap::Args)]
@@ -95,7 +95,7 @@ impl DemoDir {
     fn create(context: &Context, keep: Option<&Path>) -> Result<Self, CliError> {
         let Some(dir) = keep else {
             let dir = tempfile::Builder::new().prefix("ralph-demo-").tempdir();
-            let dir = dir.map_err(io("create", Path::new("a temporary directory")))?;
+            let dir = dir.map_err(io_error("create", Path::new("a temporary directory")))?;
             return Ok(Self {
                 path: dir.path().to_owned(),
                 temporary: Some(dir),
@@ -107,7 +107,7 @@ impl DemoDir {
             return Err(CliError::usage(format!("`{}` is not empty", dir.display()))
                 .with_hint("name a new directory"));
         }
-        std::fs::create_dir_all(&dir).map_err(io("create", &dir))?;
+        std::fs::create_dir_all(&dir).map_err(io_error("create", &dir))?;
         Ok(Self {
             path: dir,
             temporary: None,

@@ -2,7 +2,7 @@
 
 /// An error of a command. Its kind decides the exit code.
 pub(super) use crate::assembly::AssemblyError as CliError;
-pub(super) use crate::assembly::io;
+pub(super) use crate::assembly::io_error;
 
 /// The result of a command: its exit code, or why it failed.
 pub(super) type CliResult = Result<CliExit, CliError>;

@@ -9,7 +9,7 @@ use crate::id::RunId;
 
 use super::select::{is_live, select_run};
 use super::terminal::event_line;
-use super::{CliError, CliExit, CliResult, Context, io};
+use super::{CliError, CliExit, CliResult, Context, io_error};
 
 /// How often a followed log is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -38,13 +38,13 @@ pub(super) fn logs(context: &Context, args: &LogsArgs) -> CliResult {
                 run.facts().id
             )));
         }
-        Err(error) => return Err(io("read", &path)(error)),
+        Err(error) => return Err(io_error("read", &path)(error)),
     };
     let mut reader = BufReader::new(file);
     let mut pending = String::new();
     loop {
         let live = args.follow && is_live(&run);
-        while reader.read_line(&mut pending).map_err(io("read", &path))? > 0 {
+        while reader.read_line(&mut pending).map_err(io_error("read", &path))? > 0 {
             if pending.ends_with('\n') {
                 show(context, args, pending.trim_end())?;
                 pending.clear();

@@ -39,7 +39,7 @@ use crate::assembly::{AssemblyContext, Ralph, RalphBuilder, Surroundings};
 use crate::config::ConfigOverride;
 use crate::state::Intervention;
 
-use error::{CliError, CliExit, CliResult, io, temp_dir};
+use error::{CliError, CliExit, CliResult, io_error, temp_dir};
 use overrides::{configuration, flags};
 use select::select_run;
 use ui::Ui;

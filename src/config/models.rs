@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::read;
-use crate::agent::AgentName;
+use crate::agent::KnownAgent;
 use crate::model::Profile;
 use crate::usage::{Price, Usd};
 
@@ -32,7 +32,7 @@ pub struct ModelSettings {
     pub api_key_env: Option<String>,
     /// The agent that works with this profile; `None` is `agent.name`.
     #[serde(default)]
-    pub agent: Option<AgentName>,
+    pub agent: Option<KnownAgent>,
     /// The model of an agent program; `None` is `agent.model`.
     #[serde(default, deserialize_with = "read::text")]
     pub agent_model: Option<String>,

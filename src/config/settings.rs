@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::choice::{DoctorApply, ForgeType, LadderRung, OnUnenforceable, SandboxType};
 use super::models::ModelSettings;
 use super::read;
-use crate::agent::AgentName;
+use crate::agent::KnownAgent;
 use crate::credential::AuthMethod;
 use crate::id::RepositoryName;
 use crate::image::ImageReference;
@@ -238,7 +238,8 @@ pub struct NixImageSettings {
 #[serde(deny_unknown_fields)]
 pub struct AgentSettings {
     /// Which agent.
-    pub name: AgentName,
+    #[serde(rename = "name")]
+    pub kind: KnownAgent,
     /// The model of an agent program; `None` is the default of the program.
     #[serde(default, deserialize_with = "read::text")]
     pub model: Option<String>,

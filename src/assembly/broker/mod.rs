@@ -45,7 +45,7 @@ impl BrokeredServices {
     /// The services of the configured profiles: none where credentials are passed into the sandbox, or where the
     /// provider has no other way.
     pub(crate) async fn new(context: &AssemblyContext, config: &Config) -> Result<Self, AssemblyError> {
-        let capabilities = provider::connected(context, config)?.capabilities();
+        let capabilities = provider::create_provider(context, config)?.capabilities();
         let route = capabilities
             .credentials
             .under(&config.network_policy(&PackageConfig::EMPTY));

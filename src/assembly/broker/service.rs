@@ -1,6 +1,6 @@
 //! The service of a profile's agent, and the credential for it.
 
-use crate::agent::{AgentCredential, AgentName, ModelAccess};
+use crate::agent::{AgentCredential, KnownAgent, ModelAccess};
 use crate::config::Config;
 use crate::credential::{CredentialKind, CredentialSource};
 use crate::gateway::broker::ModelUpstream;
@@ -8,8 +8,8 @@ use crate::model::{AuthMethod, GATEWAY_KEY};
 use crate::secret::Secret;
 
 use super::super::AssemblyError;
-use super::super::agents::{agent_name, credential, settings_of, variable_hint};
-use super::super::credentials::{from_environment, kind, upstream, vault};
+use super::super::agents::{agent_of_profile, find_credential, settings_of, variable_hint};
+use super::super::credentials::{configured_kind, connect_upstream, from_environment, open_vault};
 use super::AssemblyContext;
 
 /// A service and the profiles that use it.
@@ -45,7 +45,7 @@ impl BrokeredService {
         config: &Config,
         profile: &str,
     ) -> Result<Option<Self>, AssemblyError> {
-        let agent = agent_name(config, profile);
+        let agent = agent_of_profile(config, profile);
         let Some(service) = agent.brokered_service() else {
             return Ok(None);
         };
@@ -55,7 +55,7 @@ impl BrokeredService {
             for kind in usable_kinds(config, agent)? {
                 if let Some(secrets) = stored_secrets(context, config, kind).await? {
                     return Ok(Some(Self {
-                        upstream: upstream(context, config, kind, base).await?,
+                        upstream: connect_upstream(context, config, kind, base).await?,
                         kind,
                         variable: None,
                         users: vec![ServiceUser::new(profile, agent, kind)?],
@@ -65,7 +65,7 @@ impl BrokeredService {
                 }
             }
         }
-        let Some((variable, found)) = credential(config, profile, agent.key_variables) else {
+        let Some((variable, found)) = find_credential(config, profile, agent.key_variables) else {
             return Ok(None);
         };
         let kind = match found.auth {
@@ -97,7 +97,7 @@ impl BrokeredService {
 }
 
 impl ServiceUser {
-    fn new(profile: &str, agent: AgentName, kind: CredentialKind) -> Result<Self, AssemblyError> {
+    fn new(profile: &str, agent: KnownAgent, kind: CredentialKind) -> Result<Self, AssemblyError> {
         Ok(Self {
             profile: profile.to_owned(),
             auth: kind.auth,
@@ -123,7 +123,7 @@ impl ServiceUser {
     }
 }
 
-fn cannot_authenticate(profile: &str, agent: AgentName, auth: AuthMethod) -> AssemblyError {
+fn cannot_authenticate(profile: &str, agent: KnownAgent, auth: AuthMethod) -> AssemblyError {
     AssemblyError::usage(format!(
         "models.{profile}: the agent `{}` cannot authenticate with `{auth}`",
         agent.name
@@ -131,10 +131,10 @@ fn cannot_authenticate(profile: &str, agent: AgentName, auth: AuthMethod) -> Ass
 }
 
 /// The kinds of credentials that an agent can use, in order of preference.
-fn usable_kinds(config: &Config, agent: AgentName) -> Result<Vec<CredentialKind>, AssemblyError> {
-    let chosen = config.settings.agent.auth.is_some() && config.settings.agent.name == agent;
+fn usable_kinds(config: &Config, agent: KnownAgent) -> Result<Vec<CredentialKind>, AssemblyError> {
+    let chosen = config.settings.agent.auth.is_some() && config.settings.agent.kind == agent;
     if chosen {
-        return Ok(vec![kind(config)?]);
+        return Ok(vec![configured_kind(config)?]);
     }
     let service = agent.brokered_service();
     Ok(service.map_or(Vec::new(), |service| service.credentials.to_vec()))
@@ -147,7 +147,7 @@ async fn stored_secrets(
     config: &Config,
     kind: CredentialKind,
 ) -> Result<Option<Vec<Secret>>, AssemblyError> {
-    if let Some((stored, _)) = vault(context)?.load(kind).await? {
+    if let Some((stored, _)) = open_vault(context)?.load(kind).await? {
         return Ok(Some(stored.secrets().collect()));
     }
     let chosen = config.settings.agent.auth == Some(kind.auth);

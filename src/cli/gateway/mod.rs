@@ -10,7 +10,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 use tokio::net::TcpListener;
 
-use crate::assembly::credentials::upstream;
+use crate::assembly::credentials::connect_upstream;
 use crate::credential::CredentialKind;
 use crate::gateway::Phantom;
 use crate::gateway::broker::{Broker, BrokerHandle, BrokerService};
@@ -66,7 +66,8 @@ impl LoopbackBroker {
         sink: Arc<dyn MeterSink>,
     ) -> Result<Self, CliError> {
         let (config, kind) = service.credential.kind(context)?;
-        let upstream = upstream(&context.assembly, &config, kind, service.base_url.as_deref()).await?;
+        let upstream =
+            connect_upstream(&context.assembly, &config, kind, service.base_url.as_deref()).await?;
         let host = upstream.host.clone();
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
         let broker = Broker::new([BrokerService::Model(upstream)], Vec::new())?;

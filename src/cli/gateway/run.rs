@@ -10,7 +10,7 @@ use crate::gateway::meter::MeterNotice;
 use crate::id::RunId;
 
 use super::{LoopbackBroker, ServiceArgs};
-use crate::cli::{CliError, CliExit, CliResult, Context, io};
+use crate::cli::{CliError, CliExit, CliResult, Context, io_error};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct RunGatewayArgs {
@@ -31,7 +31,7 @@ struct GatewayReady {
 
 pub(super) async fn run(context: &Context, args: RunGatewayArgs) -> CliResult {
     let dir = context.surroundings().data_dir()?.join("gateway");
-    std::fs::create_dir_all(&dir).map_err(io("create", &dir))?;
+    std::fs::create_dir_all(&dir).map_err(io_error("create", &dir))?;
     let file = dir.join(format!("spending-{}.jsonl", RunId::random()));
     let (sink, mut notices) = mpsc::unbounded_channel();
     let open = LoopbackBroker::open(context, args.service, args.port, file.clone(), Arc::new(sink)).await?;

@@ -46,7 +46,7 @@ impl ProviderArgs {
     fn connect(&self, context: &Context) -> Result<Arc<dyn Provider>, CliError> {
         let given = flags([("--type", "sandbox.type", self.provider.clone())]);
         let config = configuration(context, given)?;
-        provider::connected(&context.assembly, &config)
+        provider::create_provider(&context.assembly, &config)
     }
 }
 

@@ -56,7 +56,9 @@ impl<'a> Selftest<'a> {
         json: bool,
     ) -> Result<Self, CliError> {
         let assembly = &context.assembly;
-        provider::provider(assembly, config)?.check().await?;
+        provider::create_checked_provider(assembly, config)?
+            .check()
+            .await?;
         let dir = temp_dir()?;
         let services = BrokeredServices::new(assembly, config).await?;
         let redactor = Redactor::new(config.secrets());
@@ -111,7 +113,7 @@ impl<'a> Selftest<'a> {
         for SelftestCheck { name, seen } in selftest(sandbox.as_ref()).await {
             self.record(name, seen.map_or(Ok(()), Err));
         }
-        let agent = self.config.settings.agent.name.name;
+        let agent = self.config.settings.agent.kind.name;
         let probed = self.probe(sandbox.as_ref()).await;
         if self
             .record(format!("agent {agent} is installed"), probed)
@@ -132,7 +134,7 @@ impl<'a> Selftest<'a> {
     pub(super) fn conclude(self) -> CliResult {
         let failed = self.checks.iter().filter(|check| check.seen.is_some()).count();
         let (all, provider) = (self.checks.len(), self.equipment.provider.name());
-        let (passed, agent) = (all - failed, self.config.settings.agent.name.name);
+        let (passed, agent) = (all - failed, self.config.settings.agent.kind.name);
         let text = format!("{passed} passed, {failed} failed: provider {provider}, agent {agent}");
         let report = SelftestReport {
             provider,
@@ -191,7 +193,7 @@ impl<'a> Selftest<'a> {
             profile: profile.ok_or_else(|| format!("there is no model profile `{name}`"))?,
             max_cost: self.config.settings.budget.max_cost,
         };
-        let prompt = if self.config.settings.agent.name.is_built_in {
+        let prompt = if self.config.settings.agent.kind.is_built_in {
             format!("{PROMPT}\n\n{}", agent.answer_format())
         } else {
             PROMPT.to_owned()

@@ -45,7 +45,7 @@ pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> CliResult
     let project = project_dir(context.surroundings().dir());
     if args.escapes {
         // The escape suite shows what the provider cannot enforce, so the policy is not checked first.
-        let provider = provider::connected(&context.assembly, &config)?;
+        let provider = provider::create_provider(&context.assembly, &config)?;
         provider.check().await?;
         let prepared = image::prepare(&context.assembly, &config, &project, args.image.into()).await?;
         let spec = sandbox_spec(context, &config, &project, RunId::random(), prepared.image).await?;

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::assembly::credentials::{from_environment, upstream, vault};
+use crate::assembly::credentials::{connect_upstream, from_environment, open_vault};
 use crate::credential::{AuthMethod, Credential, CredentialKind, LoginError};
 
 use super::super::credentials::{CredentialArgs, describe_location};
@@ -38,7 +38,7 @@ pub(in crate::cli) async fn check(context: &Context, args: CheckTokenArgs) -> Cl
     let (config, kind) = args.credential.kind(context)?;
     let now = context.surroundings().now();
     let checked = match (
-        vault(&context.assembly)?.load(kind).await?,
+        open_vault(&context.assembly)?.load(kind).await?,
         from_environment(&config, kind),
     ) {
         (Some((credential, place)), _) => {
@@ -52,7 +52,7 @@ pub(in crate::cli) async fn check(context: &Context, args: CheckTokenArgs) -> Cl
     }
     if args.verify.verify {
         let base = args.verify.base_url.as_deref();
-        verify(&upstream(&context.assembly, &config, kind, base).await?).await?;
+        verify(&connect_upstream(&context.assembly, &config, kind, base).await?).await?;
     }
     context.ui.report(args.json, &checked, checked.describe(kind))?;
     Ok(CliExit::Success)

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use crate::assembly::credentials::vault;
+use crate::assembly::credentials::open_vault;
 use crate::credential::LoginError;
 
 use super::super::credentials::CredentialArgs;
@@ -25,7 +25,7 @@ pub(in crate::cli) async fn get(context: &Context, args: GetTokenArgs) -> CliRes
         return Err(CliError::usage("a credential is not printed to a terminal")
             .with_hint("`--show` prints it; a pipe or a file needs no flag"));
     }
-    let (credential, _) = vault(&context.assembly)?
+    let (credential, _) = open_vault(&context.assembly)?
         .load(kind)
         .await?
         .ok_or_else(|| not_usable(LoginError::Missing(kind), kind))?;

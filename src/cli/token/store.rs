@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Read};
 use zeroize::Zeroizing;
 
 use crate::assembly::AssemblyErrorKind;
-use crate::assembly::credentials::vault;
+use crate::assembly::credentials::open_vault;
 use crate::credential::{self, CredentialKind, CredentialLocation, CredentialSource, MalformedCredential};
 use crate::exec::Command;
 use crate::gateway::broker::{self, ModelUpstream, VerifyError};
@@ -13,7 +13,7 @@ use crate::secret::Secret;
 
 use super::super::credentials::{CredentialArgs, describe_location};
 use super::store_command;
-use crate::cli::{CliError, CliExit, CliResult, Context, io, temp_dir};
+use crate::cli::{CliError, CliExit, CliResult, Context, io_error, temp_dir};
 
 /// The most bytes that are read as a credential.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -66,7 +66,7 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreTokenArgs) -> Cl
         )?)
         .await?;
     }
-    let vault = vault(&context.assembly)?;
+    let vault = open_vault(&context.assembly)?;
     let place = if args.file {
         CredentialLocation::File
     } else {
@@ -142,7 +142,7 @@ async fn run_setup_token(context: &Context) -> Result<Secret, CliError> {
             "`claude setup-token` ended with {status}"
         )));
     }
-    let text = std::fs::read(&shown).map_err(io("read", &shown))?;
+    let text = std::fs::read(&shown).map_err(io_error("read", &shown))?;
     let token = credential::find_setup_token(&String::from_utf8_lossy(&text));
     token.ok_or_else(|| {
         CliError::runtime("`claude setup-token` printed no token")

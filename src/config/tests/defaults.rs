@@ -34,7 +34,7 @@ fn the_defaults_are_those_of_the_design() {
     assert_eq!(config.resources().memory_bytes, Some(8 << 30));
     assert_eq!(config.resources().cpu_millis, Some(4000));
     assert_eq!(
-        (agent.name, agent.model.as_deref()),
+        (agent.kind, agent.model.as_deref()),
         ("claude".parse().unwrap(), None)
     );
     assert_eq!(budget.max_iterations.get(), 30);
@@ -79,7 +79,7 @@ fn the_starter_file_names_what_this_version_has() {
     let config = Project::new(&[("ralph.toml", starter::CONFIG)]).load();
     assert_eq!(config.provider(), SandboxType::Local);
     assert_eq!(config.settings.sandbox.network.policy, PolicyMode::AllowAll);
-    assert_eq!(config.settings.agent.name.name, "actions");
+    assert_eq!(config.settings.agent.kind.name, "actions");
 }
 
 #[test]
