@@ -25,11 +25,6 @@ impl Agent for SpellChecker {
         "spell-checker"
     }
 
-    /// There is no model that needs a format for its answers.
-    fn answer_format(&self) -> String {
-        String::new()
-    }
-
     /// A session knows nothing of earlier iterations but what its brief contains.
     fn session(&self, _brief: &AgentBrief) -> Box<dyn AgentSession> {
         Box::new(SpellCheck)

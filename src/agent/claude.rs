@@ -72,11 +72,25 @@ impl Claude {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// Sets the model.
+    #[must_use]
+    pub fn model(mut self, name: impl Into<String>) -> Self {
+        self.model = Some(name.into());
+        self
+    }
+
+    /// Sets the reasoning effort.
+    #[must_use]
+    pub fn effort(mut self, effort: impl Into<String>) -> Self {
+        self.effort = Some(effort.into());
+        self
+    }
 }
 
 impl AgentProgram for Claude {
-    fn record(&self) -> &'static AgentRecord {
-        &CLAUDE
+    fn name(&self) -> &'static str {
+        CLAUDE.name
     }
 
     fn command(&self, brief: &AgentBrief, access: &ModelAccess) -> Command {
@@ -114,16 +128,16 @@ impl AgentProgram for Claude {
         let (mut call_error, mut resets_at, mut last) = (None, None, None);
         for event in events(printed) {
             match event {
-                Event::Assistant { message, error } => {
+                ClaudeEvent::Assistant { message, error } => {
                     usage.insert(message.id, message.usage);
                     call_error = error;
                 }
-                Event::RateLimited { rate_limit_info } if rate_limit_info.status == "rejected" => {
+                ClaudeEvent::RateLimited { rate_limit_info } if rate_limit_info.status == "rejected" => {
                     let at = rate_limit_info.resets_at;
                     resets_at = at.and_then(|second| Timestamp::from_second(second).ok());
                 }
-                Event::Result(result) => last = Some(result),
-                Event::RateLimited { .. } | Event::Other => {}
+                ClaudeEvent::Result(result) => last = Some(result),
+                ClaudeEvent::RateLimited { .. } | ClaudeEvent::Other => {}
             }
         }
         let mut summary = TranscriptSummary::default();
@@ -146,14 +160,14 @@ fn sum(usage: BTreeMap<String, TokenCounts>) -> Option<Tokens> {
 /// A line of the transcript. Only the fields that are used.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Event {
+enum ClaudeEvent {
     Assistant {
-        message: ModelMessage,
+        message: ClaudeMessage,
         error: Option<String>,
     },
     #[serde(rename = "rate_limit_event")]
     RateLimited {
-        rate_limit_info: RateLimit,
+        rate_limit_info: ClaudeRateLimit,
     },
     Result(Box<ClaudeResult>),
     #[serde(other)]
@@ -161,7 +175,7 @@ enum Event {
 }
 
 #[derive(Deserialize)]
-struct ModelMessage {
+struct ClaudeMessage {
     id: String,
     #[serde(default)]
     usage: TokenCounts,
@@ -169,7 +183,7 @@ struct ModelMessage {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RateLimit {
+struct ClaudeRateLimit {
     status: String,
     resets_at: Option<i64>,
 }

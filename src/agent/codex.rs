@@ -67,6 +67,20 @@ impl Codex {
         Self::default()
     }
 
+    /// Sets the model.
+    #[must_use]
+    pub fn model(mut self, name: impl Into<String>) -> Self {
+        self.model = Some(name.into());
+        self
+    }
+
+    /// Sets the reasoning effort.
+    #[must_use]
+    pub fn effort(mut self, effort: impl Into<String>) -> Self {
+        self.effort = Some(effort.into());
+        self
+    }
+
     /// Its configuration file. Codex ignores `OPENAI_BASE_URL`, so the file defines a provider with the base URL.
     fn config(&self, access: &ModelAccess) -> String {
         let base_url = access.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL);
@@ -94,8 +108,8 @@ impl Codex {
 }
 
 impl AgentProgram for Codex {
-    fn record(&self) -> &'static AgentRecord {
-        &CODEX
+    fn name(&self) -> &'static str {
+        CODEX.name
     }
 
     fn files(&self, brief: &AgentBrief, access: &ModelAccess) -> Vec<AgentFile> {
@@ -122,7 +136,7 @@ impl AgentProgram for Codex {
     /// The transcript has only the text of an error. The session file has its kind.
     fn failure_details(&self, brief: &AgentBrief, printed: &str) -> Option<Command> {
         let thread = events(printed).find_map(|event| match event {
-            Event::ThreadStarted { thread_id } => Some(thread_id),
+            CodexEvent::ThreadStarted { thread_id } => Some(thread_id),
             _ => None,
         })?;
         let is_id = thread.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
@@ -140,32 +154,34 @@ impl AgentProgram for Codex {
         let (mut cause, mut resets_at) = (None, None);
         for event in events(printed) {
             match event {
-                Event::ItemCompleted {
-                    item: Item::AgentMessage { text },
+                CodexEvent::ItemCompleted {
+                    item: CodexItem::AgentMessage { text },
                 } => summary.text = text,
-                Event::TurnCompleted { usage } => {
+                CodexEvent::TurnCompleted { usage } => {
                     summary.usage.tokens = Some(usage.into());
                     summary.end = TranscriptEnd::Finished;
                 }
-                Event::TurnFailed { error } => summary.end = TranscriptEnd::Failed { error: error.message },
-                Event::SessionFile {
-                    payload: SessionEvent::TokenCount { info, rate_limits },
+                CodexEvent::TurnFailed { error } => {
+                    summary.end = TranscriptEnd::Failed { error: error.message }
+                }
+                CodexEvent::SessionFile {
+                    payload: CodexSessionEvent::TokenCount { info, rate_limits },
                 } => {
                     let total = info.map(|info| info.total_token_usage.into());
                     summary.usage.tokens = total.or(summary.usage.tokens);
                     resets_at = rate_limits.and_then(|limits| limits.reset()).or(resets_at);
                 }
-                Event::SessionFile {
-                    payload: SessionEvent::TaskComplete { error },
+                CodexEvent::SessionFile {
+                    payload: CodexSessionEvent::TaskComplete { error },
                 } => {
                     cause = error.and_then(|error| error.codex_error_info);
                     // The file lists every call that was answered. If it lists none, nothing was used.
                     summary.usage.tokens.get_or_insert_default();
                 }
-                Event::ThreadStarted { .. }
-                | Event::ItemCompleted { .. }
-                | Event::SessionFile { .. }
-                | Event::Other => {}
+                CodexEvent::ThreadStarted { .. }
+                | CodexEvent::ItemCompleted { .. }
+                | CodexEvent::SessionFile { .. }
+                | CodexEvent::Other => {}
             }
         }
         if let (TranscriptEnd::Failed { error }, Some(cause)) = (&summary.end, cause) {
@@ -185,25 +201,25 @@ fn toml_table<const N: usize>(entries: [(&str, toml::Value); N]) -> toml::Table 
 /// A line of the transcript or of the session file. Only the fields that are used.
 #[derive(Deserialize)]
 #[serde(tag = "type")]
-enum Event {
+enum CodexEvent {
     #[serde(rename = "thread.started")]
     ThreadStarted { thread_id: String },
     #[serde(rename = "item.completed")]
-    ItemCompleted { item: Item },
+    ItemCompleted { item: CodexItem },
     #[serde(rename = "turn.completed")]
     TurnCompleted { usage: TokenCounts },
     #[serde(rename = "turn.failed")]
-    TurnFailed { error: Failure },
+    TurnFailed { error: CodexFailure },
     /// A line of the session file.
     #[serde(rename = "event_msg")]
-    SessionFile { payload: SessionEvent },
+    SessionFile { payload: CodexSessionEvent },
     #[serde(other)]
     Other,
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Item {
+enum CodexItem {
     AgentMessage {
         text: String,
     },
@@ -212,48 +228,48 @@ enum Item {
 }
 
 #[derive(Deserialize)]
-struct Failure {
+struct CodexFailure {
     message: String,
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum SessionEvent {
+enum CodexSessionEvent {
     TokenCount {
-        info: Option<TokenCount>,
-        rate_limits: Option<RateLimits>,
+        info: Option<CodexTokenCount>,
+        rate_limits: Option<CodexRateLimits>,
     },
     TaskComplete {
-        error: Option<ErrorInfo>,
+        error: Option<CodexErrorInfo>,
     },
     #[serde(other)]
     Other,
 }
 
 #[derive(Deserialize)]
-struct TokenCount {
+struct CodexTokenCount {
     total_token_usage: TokenCounts,
 }
 
 #[derive(Deserialize)]
-struct RateLimits {
-    primary: Option<Window>,
-    secondary: Option<Window>,
+struct CodexRateLimits {
+    primary: Option<CodexRateWindow>,
+    secondary: Option<CodexRateWindow>,
 }
 
 #[derive(Deserialize)]
-struct Window {
+struct CodexRateWindow {
     used_percent: f64,
     resets_at: Option<i64>,
 }
 
 #[derive(Deserialize)]
-struct ErrorInfo {
+struct CodexErrorInfo {
     /// The kind as a string, or an object with the kind as its only key. The value may hold the HTTP status.
     codex_error_info: Option<Value>,
 }
 
-impl RateLimits {
+impl CodexRateLimits {
     /// When the last exhausted window resets.
     fn reset(&self) -> Option<Timestamp> {
         let windows = [&self.primary, &self.secondary].into_iter().flatten();
@@ -270,13 +286,16 @@ fn classify(message: String, cause: &Value, until: Option<Timestamp>) -> Transcr
         .as_object()
         .and_then(|kinds| kinds.values().next()?["http_status_code"].as_u64())
         .and_then(|status| u16::try_from(status).ok());
-    TranscriptEnd::ModelFailed(match (cause.as_str(), status) {
-        (_, Some(status)) => return TranscriptEnd::from_status(status, message, until),
-        (Some("usage_limit_exceeded"), None) => ModelFailure::RateLimited { until, message },
-        (Some("unauthorized"), None) => ModelFailure::Unauthorized { message },
-        (Some("internal_server_error" | "server_overloaded"), None) => ModelFailure::Unavailable { message },
+    if let Some(status) = status {
+        return TranscriptEnd::from_status(status, message, until);
+    }
+    let failure = match cause.as_str() {
+        Some("usage_limit_exceeded") => ModelFailure::RateLimited { until, message },
+        Some("unauthorized") => ModelFailure::Unauthorized { message },
+        Some("internal_server_error" | "server_overloaded") => ModelFailure::Unavailable { message },
         // The connection failed before there was a status.
-        (None, None) if cause.is_object() => ModelFailure::Unavailable { message },
+        None if cause.is_object() => ModelFailure::Unavailable { message },
         _ => return TranscriptEnd::Failed { error: message },
-    })
+    };
+    TranscriptEnd::ModelFailed(failure)
 }

@@ -51,8 +51,12 @@ pub struct Cursor {
 }
 
 impl AgentProgram for Cursor {
-    fn record(&self) -> &'static AgentRecord {
-        &CURSOR_AGENT
+    fn name(&self) -> &'static str {
+        CURSOR_AGENT.name
+    }
+
+    fn check_command(&self) -> Command {
+        Command::new("cursor-agent").arg("--version")
     }
 
     fn command(&self, brief: &AgentBrief, access: &ModelAccess) -> Command {
@@ -70,14 +74,16 @@ impl AgentProgram for Cursor {
     fn parse_transcript(&self, printed: &str) -> TranscriptSummary {
         let mut summary = TranscriptSummary::default();
         for event in events(printed) {
-            if let Event::Result(result) = event {
+            if let CursorEvent::Result(result) = event {
                 summary.usage.tokens = result.usage.map(Tokens::from);
+                summary.end = if result.is_error {
+                    TranscriptEnd::Failed {
+                        error: result.result.clone(),
+                    }
+                } else {
+                    TranscriptEnd::Finished
+                };
                 summary.text = result.result;
-                summary.end = TranscriptEnd::Finished;
-                if result.is_error {
-                    let error = summary.text.clone();
-                    summary.end = TranscriptEnd::Failed { error };
-                }
             }
         }
         summary
@@ -87,7 +93,7 @@ impl AgentProgram for Cursor {
 /// A line of the transcript. Only the fields that are used.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Event {
+enum CursorEvent {
     Result(CursorResult),
     #[serde(other)]
     Other,

@@ -53,8 +53,8 @@ pub struct Custom {
 const LAST_LINES: usize = 20;
 
 impl AgentProgram for Custom {
-    fn record(&self) -> &'static AgentRecord {
-        &CUSTOM
+    fn name(&self) -> &'static str {
+        CUSTOM.name
     }
 
     /// Only checks that the program exists: not every program has a version option.

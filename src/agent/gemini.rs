@@ -49,8 +49,8 @@ pub struct Gemini {
 }
 
 impl AgentProgram for Gemini {
-    fn record(&self) -> &'static AgentRecord {
-        &GEMINI
+    fn name(&self) -> &'static str {
+        GEMINI.name
     }
 
     /// User settings. System settings would win over those of the repository, but the program ignores them below a
@@ -89,14 +89,16 @@ impl AgentProgram for Gemini {
         let mut summary = TranscriptSummary::default();
         for event in events(printed) {
             match event {
-                Event::Message { role, content } if role == "assistant" => summary.text.push_str(&content),
+                GeminiEvent::Message { role, content } if role == "assistant" => {
+                    summary.text.push_str(&content)
+                }
                 // What comes before a tool call is not the last message.
-                Event::ToolUse => summary.text.clear(),
-                Event::Result(result) => {
+                GeminiEvent::ToolUse => summary.text.clear(),
+                GeminiEvent::Result(result) => {
                     summary.usage = result.usage();
                     summary.end = result.end();
                 }
-                Event::Message { .. } | Event::Other => {}
+                GeminiEvent::Message { .. } | GeminiEvent::Other => {}
             }
         }
         summary
@@ -106,7 +108,7 @@ impl AgentProgram for Gemini {
 /// A line of the transcript. Only the fields that are used.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Event {
+enum GeminiEvent {
     /// A part of a message.
     Message {
         role: String,
@@ -155,8 +157,7 @@ impl GeminiResult {
             Some(status) => TranscriptEnd::from_status(status, message, None),
             // For some statuses the message has only the text of the service.
             None if message.contains("try again later") => {
-                let until = None;
-                TranscriptEnd::ModelFailed(ModelFailure::RateLimited { until, message })
+                TranscriptEnd::ModelFailed(ModelFailure::RateLimited { until: None, message })
             }
             None if message.starts_with(API_ERROR) => {
                 TranscriptEnd::ModelFailed(ModelFailure::Unavailable { message })

@@ -9,13 +9,28 @@
 //!
 //! ```
 //! use ralph::agent::actions::ReportedProgress;
-//! use ralph::agent::{AgentConclusion, AgentOutcome, AgentSession, AgentStep, StepResult};
+//! use ralph::agent::{
+//!     Agent, AgentBrief, AgentConclusion, AgentOutcome, AgentSession, AgentStep, StepResult,
+//! };
 //! use ralph::exec::Command;
 //!
-//! /// Runs one command and ends the iteration.
+//! /// Formats the code in every iteration.
 //! struct Formatter;
 //!
-//! impl AgentSession for Formatter {
+//! impl Agent for Formatter {
+//!     fn name(&self) -> &str {
+//!         "formatter"
+//!     }
+//!
+//!     fn session(&self, _brief: &AgentBrief) -> Box<dyn AgentSession> {
+//!         Box::new(FormatterSession)
+//!     }
+//! }
+//!
+//! /// Runs one command and ends the iteration.
+//! struct FormatterSession;
+//!
+//! impl AgentSession for FormatterSession {
 //!     fn next(&mut self, last: StepResult) -> AgentStep {
 //!         match last {
 //!             StepResult::Started => AgentStep::Exec(Command::new("cargo").arg("fmt")),
@@ -28,7 +43,7 @@
 //!     }
 //! }
 //!
-//! assert!(matches!(Formatter.next(StepResult::Started), AgentStep::Exec(_)));
+//! assert!(matches!(FormatterSession.next(StepResult::Started), AgentStep::Exec(_)));
 //! ```
 
 mod access;
@@ -88,8 +103,11 @@ pub trait Agent: Send + Sync {
     /// The agent's name, as in `[agent] name`.
     fn name(&self) -> &str;
 
-    /// The part of the prompt that describes the expected answer, such as a schema with examples; may be empty.
-    fn answer_format(&self) -> String;
+    /// The part of the prompt that describes the expected answer, such as a schema with examples. Empty by
+    /// default.
+    fn answer_format(&self) -> String {
+        String::new()
+    }
 
     /// Opens a fresh session. It knows nothing of earlier sessions.
     fn session(&self, brief: &AgentBrief) -> Box<dyn AgentSession>;

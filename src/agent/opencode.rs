@@ -91,8 +91,8 @@ impl OpenCode {
 }
 
 impl AgentProgram for OpenCode {
-    fn record(&self) -> &'static AgentRecord {
-        &OPENCODE
+    fn name(&self) -> &'static str {
+        OPENCODE.name
     }
 
     fn files(&self, brief: &AgentBrief, access: &ModelAccess) -> Vec<AgentFile> {
@@ -134,8 +134,8 @@ impl AgentProgram for OpenCode {
         let mut summary = TranscriptSummary::default();
         for event in events(printed) {
             match event {
-                Event::Text { part } => summary.text = part.text,
-                Event::StepFinish { part } => {
+                OpenCodeEvent::Text { part } => summary.text = part.text,
+                OpenCodeEvent::StepFinish { part } => {
                     let tokens = summary.usage.tokens.unwrap_or_default() + part.tokens.into();
                     summary.usage.tokens = Some(tokens);
                     // A step ends with `tool-calls` if another one follows.
@@ -143,8 +143,8 @@ impl AgentProgram for OpenCode {
                         summary.end = TranscriptEnd::Finished;
                     }
                 }
-                Event::Error { error } => summary.end = error.end(),
-                Event::Other => {}
+                OpenCodeEvent::Error { error } => summary.end = error.end(),
+                OpenCodeEvent::Other => {}
             }
         }
         summary
@@ -154,12 +154,12 @@ impl AgentProgram for OpenCode {
 /// A line of the transcript. Only the fields that are used.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Event {
+enum OpenCodeEvent {
     Text {
-        part: TextPart,
+        part: OpenCodeText,
     },
     StepFinish {
-        part: FinishedStep,
+        part: OpenCodeStep,
     },
     Error {
         error: OpenCodeError,
@@ -169,32 +169,32 @@ enum Event {
 }
 
 #[derive(Deserialize)]
-struct TextPart {
+struct OpenCodeText {
     text: String,
 }
 
 #[derive(Deserialize)]
-struct FinishedStep {
+struct OpenCodeStep {
     reason: String,
-    tokens: StepTokens,
+    tokens: OpenCodeTokens,
 }
 
 #[derive(Deserialize)]
-struct StepTokens {
+struct OpenCodeTokens {
     input: u64,
     output: u64,
     reasoning: u64,
-    cache: CacheTokens,
+    cache: OpenCodeCacheTokens,
 }
 
 #[derive(Deserialize)]
-struct CacheTokens {
+struct OpenCodeCacheTokens {
     read: u64,
     write: u64,
 }
 
-impl From<StepTokens> for Tokens {
-    fn from(tokens: StepTokens) -> Self {
+impl From<OpenCodeTokens> for Tokens {
+    fn from(tokens: OpenCodeTokens) -> Self {
         Self {
             input: tokens
                 .input
@@ -208,12 +208,12 @@ impl From<StepTokens> for Tokens {
 #[derive(Deserialize)]
 struct OpenCodeError {
     name: String,
-    data: Option<ErrorData>,
+    data: Option<OpenCodeErrorData>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ErrorData {
+struct OpenCodeErrorData {
     message: Option<String>,
     status_code: Option<u16>,
 }

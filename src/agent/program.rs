@@ -5,16 +5,17 @@ use std::sync::Arc;
 use crate::exec::Command;
 
 use super::program_session::ProgramSession;
-use super::{Agent, AgentBrief, AgentFile, AgentRecord, AgentSession, ModelAccess, TranscriptSummary};
+use super::{Agent, AgentBrief, AgentFile, AgentSession, ModelAccess, TranscriptSummary};
 
 /// One agent program: its command line, its files and its transcript format.
 pub trait AgentProgram: Send + Sync {
-    /// Its record.
-    fn record(&self) -> &'static AgentRecord;
+    /// The name of the agent.
+    fn name(&self) -> &str;
 
-    /// A command that succeeds inside the sandbox if the program is installed. It prints the version if it can.
+    /// A command that succeeds inside the sandbox if the program is installed. It prints the version if it can. By default
+    /// the program has the agent's name.
     fn check_command(&self) -> Command {
-        Command::new(self.record().program.unwrap_or(self.record().name)).arg("--version")
+        Command::new(self.name()).arg("--version")
     }
 
     /// The files that have to exist before the program starts.
@@ -53,7 +54,7 @@ impl ProgramAgent {
 
 impl Agent for ProgramAgent {
     fn name(&self) -> &str {
-        self.program.record().name
+        self.program.name()
     }
 
     fn answer_format(&self) -> String {

@@ -58,7 +58,7 @@ impl ProgramSession {
         let program = &self.agent.program;
         program
             .parse_transcript(printed)
-            .into_step(program.record().name, status)
+            .into_step(program.name(), status)
     }
 }
 

@@ -70,7 +70,7 @@ impl TranscriptEnd {
     /// again, if it says so.
     #[must_use]
     pub fn from_status(status: u16, message: String, until: Option<Timestamp>) -> Self {
-        Self::ModelFailed(match status {
+        let failure = match status {
             401 | 403 => ModelFailure::Unauthorized { message },
             // From ralph's gateway.
             402 => return Self::OverBudget { reason: message },
@@ -80,7 +80,8 @@ impl TranscriptEnd {
             408 | 500..=599 => ModelFailure::Unavailable { message },
             // The status is about the request and not about the model.
             _ => return Self::Failed { error: message },
-        })
+        };
+        Self::ModelFailed(failure)
     }
 }
 

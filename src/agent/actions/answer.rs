@@ -208,7 +208,7 @@ mod tests {
     #[case(r#"{"summary": "\ud800"}"#, "summary (line 1, column 13): is not valid text")]
     #[case(
         r#"{"summary": "a", "summary": "b"}"#,
-        "summary (line 1, column 29): the field comes a second time"
+        "summary (line 1, column 29): duplicate field"
     )]
     #[case(
         r#"{"plan": 1}"#,
@@ -279,7 +279,7 @@ mod tests {
     )]
     #[case(
         r#"{"type": "write", "path": "../x", "content": ""}"#,
-        "actions[0].path (line 1, column 56): `../x` has a component that leads upwards"
+        "actions[0].path (line 1, column 56): `../x` has the component `..`, or one of only dots and spaces"
     )]
     #[case(
         r#"{"type": "write", "path": ".git/config", "content": ""}"#,

@@ -72,7 +72,7 @@ impl Checker {
         let mut seen: Vec<String> = Vec::new();
         for (name, value) in node.fields() {
             match properties.and_then(|properties| properties.get(&name)) {
-                _ if seen.contains(&name) => self.report(&value, "the field comes a second time"),
+                _ if seen.contains(&name) => self.report(&value, "duplicate field"),
                 Some(property) => self.value(property, &value),
                 None => {
                     let allowed = list(properties.into_iter().flat_map(|all| all.keys()));

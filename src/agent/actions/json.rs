@@ -57,6 +57,7 @@ impl<'a> JsonNode<'a> {
 
     /// Says what is wrong with the value, with its path (for example `actions[1].command`) and position.
     pub(super) fn problem(&self, fault: impl fmt::Display) -> String {
+        // `raw` borrows from `document`, so the addresses give the offset.
         let start = self.raw.get().as_ptr().addr() - self.document.as_ptr().addr();
         let path = if self.path.is_empty() {
             "the answer"

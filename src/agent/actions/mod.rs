@@ -2,6 +2,17 @@
 //!
 //! An answer has to follow the schema in the prompt. An answer that does not is sent back once, with all its problems; a
 //! second one ends the iteration. This module only parses and validates; the runner performs the actions.
+//!
+//! ```
+//! use ralph::agent::actions::parse_answer;
+//!
+//! # fn main() -> Result<(), ralph::agent::actions::AnswerError> {
+//! let answer = r#"{"summary": "Test it.", "actions": [{"type": "run", "command": "make test"}]}"#;
+//! assert_eq!(parse_answer(answer)?.actions[0].to_string(), "run: make test");
+//! assert!(parse_answer("I would run the tests.").is_err());
+//! # Ok(())
+//! # }
+//! ```
 
 mod answer;
 mod check;

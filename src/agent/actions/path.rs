@@ -29,7 +29,7 @@ pub enum PathError {
     #[error("`{0}` is absolute: write it relative to the clone's root")]
     Absolute(String),
     /// It contains `..` or a name that a file system reads as `..`.
-    #[error("`{0}` has a component that leads upwards: write it from the clone's root, without `..`")]
+    #[error("`{0}` has the component `..`, or one of only dots and spaces: write it from the clone's root")]
     Upwards(String),
     /// It contains a backslash.
     #[error("`{0}` has a backslash: separate directories with `/`")]
@@ -41,7 +41,7 @@ pub enum PathError {
     #[error("`{0}` is in git's own directory: use the `commit` action, or run git")]
     Git(String),
     /// It is in `.ralph`.
-    #[error("`{0}` is kept by ralph: of `.ralph/` only {files} may be written", files = AGENT_FILES.join(" and "))]
+    #[error("`{0}` belongs to ralph; in `.ralph/` you may write only {files}", files = AGENT_FILES.join(" and "))]
     Ralph(String),
     /// It is longer than file systems allow.
     #[error(

@@ -155,14 +155,21 @@ impl AgentAction {
     /// How it ends the iteration; `None` if it does not.
     #[must_use]
     pub fn conclusion(&self) -> Option<AgentConclusion> {
-        let (conclusion, reason): (fn(String) -> AgentConclusion, &String) = match self {
-            Self::Run { .. } | Self::Patch { .. } | Self::Write { .. } | Self::Commit { .. } => return None,
-            Self::Rotate { reason } => (|reason| AgentConclusion::Rotate { reason }, reason),
-            Self::Pause { reason } => (|reason| AgentConclusion::Pause { reason }, reason),
-            Self::StopSuccess { reason } => (|reason| AgentConclusion::StopSuccess { reason }, reason),
-            Self::StopFailure { reason } => (|reason| AgentConclusion::StopFailure { reason }, reason),
-        };
-        Some(conclusion(reason.clone()))
+        match self {
+            Self::Run { .. } | Self::Patch { .. } | Self::Write { .. } | Self::Commit { .. } => None,
+            Self::Rotate { reason } => Some(AgentConclusion::Rotate {
+                reason: reason.clone(),
+            }),
+            Self::Pause { reason } => Some(AgentConclusion::Pause {
+                reason: reason.clone(),
+            }),
+            Self::StopSuccess { reason } => Some(AgentConclusion::StopSuccess {
+                reason: reason.clone(),
+            }),
+            Self::StopFailure { reason } => Some(AgentConclusion::StopFailure {
+                reason: reason.clone(),
+            }),
+        }
     }
 }
 
@@ -191,13 +198,14 @@ fn directory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RelPat
 
 /// Deserializes the paths of a commit. If one is `.`, everything is committed.
 fn committed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RelPath>, D::Error> {
-    let paths: Result<Option<Vec<RelPath>>, _> = Vec::<String>::deserialize(deserializer)?
-        .iter()
-        .map(|text| RelPath::below_root(text))
-        .collect();
-    paths
-        .map(Option::unwrap_or_default)
-        .map_err(serde::de::Error::custom)
+    let mut paths = Vec::new();
+    for text in Vec::<String>::deserialize(deserializer)? {
+        match RelPath::below_root(&text).map_err(serde::de::Error::custom)? {
+            Some(path) => paths.push(path),
+            None => return Ok(Vec::new()),
+        }
+    }
+    Ok(paths)
 }
 
 /// One line for logs, without file contents.

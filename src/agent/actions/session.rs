@@ -296,17 +296,17 @@ mod tests {
 
     #[rstest]
     #[case(&[], StepResult::Performed { completed: true })]
-    #[case(&[Turn::Begin], StepResult::Started)]
-    #[case(&[Turn::Begin], StepResult::Performed { completed: true })]
-    #[case(&[Turn::Begin, Turn::ActionsAnswer], StepResult::Started)]
-    #[case(&[Turn::Begin, Turn::ActionsAnswer, Turn::Perform], StepResult::Performed { completed: true })]
-    fn an_unexpected_result_ends_the_session(#[case] turns: &[Turn], #[case] odd: StepResult) {
+    #[case(&[Input::Start], StepResult::Started)]
+    #[case(&[Input::Start], StepResult::Performed { completed: true })]
+    #[case(&[Input::Start, Input::Answer], StepResult::Started)]
+    #[case(&[Input::Start, Input::Answer, Input::Performed], StepResult::Performed { completed: true })]
+    fn an_unexpected_result_ends_the_session(#[case] inputs: &[Input], #[case] odd: StepResult) {
         let mut session = session();
-        for turn in turns {
-            session.next(match turn {
-                Turn::Begin => StepResult::Started,
-                Turn::ActionsAnswer => answered(&good(r#"{"type": "run", "command": "make"}"#)),
-                Turn::Perform => StepResult::Performed { completed: true },
+        for input in inputs {
+            session.next(match input {
+                Input::Start => StepResult::Started,
+                Input::Answer => answered(&good(r#"{"type": "run", "command": "make"}"#)),
+                Input::Performed => StepResult::Performed { completed: true },
             });
         }
         assert!(matches!(
@@ -315,9 +315,9 @@ mod tests {
         ));
     }
 
-    enum Turn {
-        Begin,
-        ActionsAnswer,
-        Perform,
+    enum Input {
+        Start,
+        Answer,
+        Performed,
     }
 }

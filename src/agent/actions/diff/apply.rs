@@ -23,22 +23,25 @@ pub(super) fn apply(patch: &Patch, original: Option<&[u8]>) -> Result<PatchedFil
         || patch.hunks.iter().any(|hunk| hunk.old_lines().next().is_some());
     if original.is_none() && needs_file {
         return Err(PatchError::new(
-            "the file does not exist, and the diff does not make it: begin it with `--- /dev/null` to make it",
+            "the file does not exist; to create it, start the diff with `--- /dev/null`",
         ));
     }
     if original.is_some() && patch.effect == PatchEffect::Create {
         return Err(PatchError::new(
-            "the file exists already, but the diff makes it (`--- /dev/null`): read it, and change what is there",
+            "the file already exists, but the diff creates it (`--- /dev/null`)",
         ));
     }
     let content = edit(original.unwrap_or_default(), &patch.hunks)?;
     match patch.effect {
         PatchEffect::Change | PatchEffect::Create => Ok(PatchedFile::Content(content)),
         PatchEffect::Delete if content.is_empty() => Ok(PatchedFile::Deleted),
-        PatchEffect::Delete => Err(PatchError::new(format!(
-            "the diff deletes the file (`+++ /dev/null`) but leaves {} lines of it",
-            content.split_inclusive(|byte| *byte == b'\n').count()
-        ))),
+        PatchEffect::Delete => {
+            let left = content.split_inclusive(|byte| *byte == b'\n').count();
+            let plural = if left == 1 { "" } else { "s" };
+            Err(PatchError::new(format!(
+                "the diff deletes the file (`+++ /dev/null`) but leaves {left} line{plural} of it"
+            )))
+        }
     }
 }
 

@@ -121,7 +121,7 @@ fn a_file_is_deleted() {
     let deletion = patch("--- a/x\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-a\n-b\n");
     assert_eq!(deletion.apply(Some(b"a\nb\n")), Ok(PatchedFile::Deleted));
     let error = error_of(&deletion, Some("a\nb\nc\n"));
-    assert!(error.ends_with("but leaves 1 lines of it"), "{error}");
+    assert!(error.ends_with("but leaves 1 line of it"), "{error}");
     let error = error_of(&deletion, None);
     assert!(error.starts_with("the file does not exist"), "{error}");
     let of_nothing = patch("diff --git a/x b/x\ndeleted file mode 100644\nindex e69de29..0000000\n");
