@@ -1,14 +1,11 @@
 //! Connects what a sandbox and its agents work with: provider, credentials, agents and model.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::agent::Agents;
 use crate::config::{Config, ForgeType};
-use crate::event::{Event, EventSink};
 use crate::model::{
     CallTimeouts, EndpointError, Model, ModelEndpoint, OpenAiCompatible, RoutedModel, Script, ScriptedModel,
 };
@@ -20,7 +17,6 @@ use crate::secret::{Redactor, Secret};
 use crate::state::RunDir;
 
 use super::broker::{BrokeredServices, RunBroker};
-use super::error::io_error;
 use super::provider::{create_checked_provider, create_provider_with, enforceable};
 use super::{AssemblyContext, AssemblyError, agents, preflight, settings};
 
@@ -134,31 +130,6 @@ fn check_attended(context: &AssemblyContext, config: &Config) -> Result<(), Asse
         .with_hint("run it from a terminal, or set sandbox.network.dangerously_record_unattended = true"));
     }
     Ok(())
-}
-
-/// Appends events to the run's own log and passes them on.
-pub(super) struct EventLog {
-    file: Mutex<File>,
-    next: Arc<dyn EventSink>,
-}
-
-impl EventLog {
-    pub(super) fn open(path: &Path, next: Arc<dyn EventSink>) -> Result<Self, AssemblyError> {
-        let file = OpenOptions::new().append(true).create(true).open(path);
-        let file = Mutex::new(file.map_err(io_error("open", path))?);
-        Ok(Self { file, next })
-    }
-}
-
-impl EventSink for EventLog {
-    fn emit(&self, event: &Event) {
-        self.next.emit(event);
-        if let Ok(text) = serde_json::to_string(event) {
-            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-            // A log that cannot be written must not end the run. A resume needs the journal, not the log.
-            let _ = file.write_all(format!("{text}\n").as_bytes());
-        }
-    }
 }
 
 /// The model of a run: a script, or the endpoints of the configuration.

@@ -25,6 +25,7 @@ pub(crate) mod configuration;
 pub(crate) mod credentials;
 pub(crate) mod equipment;
 mod error;
+mod event_log;
 pub(crate) mod image;
 pub(crate) mod package_clients;
 mod preflight;

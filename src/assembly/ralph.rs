@@ -12,7 +12,8 @@ use crate::secret::Redactor;
 use crate::state::RunDir;
 
 use super::broker::{BrokeredServices, RunBroker};
-use super::equipment::{Equipment, EventLog, create_forge};
+use super::equipment::{Equipment, create_forge};
+use super::event_log::EventLog;
 use super::spec::{SandboxUse, sandbox_spec};
 use super::{AssemblyContext, AssemblyError, RalphBuilder, settings};
 
