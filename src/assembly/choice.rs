@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::agent::{Agent, Claude, Codex};
+use crate::agent::{Agent, Claude, Codex, Cursor, Gemini, OpenCode};
 use crate::sandbox::Provider;
 
 /// The sandbox of a run: settings of a provider that ralph knows, or a provider of your own.
@@ -72,6 +72,13 @@ impl From<Local> for SandboxChoice {
     }
 }
 
+/// A provider by its name in the configuration, for example `tart`.
+impl From<&str> for SandboxChoice {
+    fn from(name: &str) -> Self {
+        Self::Settings(vec![("sandbox.type", name.to_owned())])
+    }
+}
+
 impl<P: Provider + 'static> From<P> for SandboxChoice {
     fn from(provider: P) -> Self {
         Self::Own(Arc::new(provider))
@@ -90,6 +97,24 @@ impl From<Codex> for AgentChoice {
     }
 }
 
+impl From<Cursor> for AgentChoice {
+    fn from(cursor: Cursor) -> Self {
+        Self::program("cursor", cursor.model, None)
+    }
+}
+
+impl From<Gemini> for AgentChoice {
+    fn from(gemini: Gemini) -> Self {
+        Self::program("gemini", gemini.model, None)
+    }
+}
+
+impl From<OpenCode> for AgentChoice {
+    fn from(opencode: OpenCode) -> Self {
+        Self::program("opencode", opencode.model, opencode.effort)
+    }
+}
+
 impl AgentChoice {
     fn program(name: &str, model: Option<String>, effort: Option<String>) -> Self {
         let mut settings = vec![("agent.name", name.to_owned())];
@@ -99,7 +124,7 @@ impl AgentChoice {
     }
 }
 
-/// An agent by its name in the configuration, for example `claude`.
+/// An agent by its name in the configuration, for example `claude` or the built-in `actions`.
 impl From<&str> for AgentChoice {
     fn from(name: &str) -> Self {
         Self::Settings(vec![("agent.name", name.to_owned())])

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{self, Config, ConfigInputs, ConfigOverride, FilePosition, SettingPlace};
+use crate::config::{self, Config, ConfigInputs, ConfigOverride, SettingPlace};
 use crate::state::RunDir;
 use crate::task::Task;
 
@@ -113,17 +113,12 @@ pub(crate) fn project_dir(cwd: &Path) -> PathBuf {
 
 fn task_overrides(file: &TaskFile) -> Result<Vec<ConfigOverride>, AssemblyError> {
     let task = Task::parse(&file.text)?;
-    let place = SettingPlace::File(FilePosition {
-        path: file.path.clone(),
-        line: 1,
-        column: 1,
-    });
     let pairs = task.frontmatter.overrides().into_iter();
     Ok(pairs
         .map(|(key, value)| ConfigOverride {
             key: key.to_owned(),
             value,
-            place: place.clone(),
+            place: SettingPlace::Task(file.path.clone()),
         })
         .collect())
 }

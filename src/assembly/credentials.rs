@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::credential::{AuthMethod, CredentialKind, CredentialSource, Keychain, Login, TokenServer, Vault};
 use crate::gateway::broker::{self, ModelUpstream, UpstreamError};
-use crate::model::GATEWAY_KEY;
+use crate::model::{GATEWAY_KEY, ModelService};
 use crate::secret::Secret;
 
 use super::{AssemblyContext, AssemblyError, Surroundings};
@@ -11,23 +11,26 @@ use super::{AssemblyContext, AssemblyError, Surroundings};
 /// The credential of the configured agent.
 pub(crate) fn configured_kind(config: &Config) -> Result<CredentialKind, AssemblyError> {
     let agent = config.settings.agent.kind;
-    let auth = config.settings.agent.auth;
-    let (Some(service), None | Some(AuthMethod::OAuth | AuthMethod::ApiKey)) = (agent.service, auth) else {
-        return match auth {
-            None | Some(AuthMethod::Gateway) => Ok(GATEWAY_KEY),
-            Some(auth) => Err(no_credential(agent.name, auth)),
-        };
-    };
-    let kind = match auth {
-        Some(auth) => service.credential(auth),
-        None => service.credentials.first().copied(),
-    };
-    kind.ok_or_else(|| match (service.no_login, service.credentials.first()) {
-        (Some(why), Some(usual)) if auth == Some(AuthMethod::OAuth) => AssemblyError::usage(why).with_hint(
-            format!("set agent.auth = \"{}\", and {}", usual.auth, usual.store_hint()),
-        ),
-        _ => no_credential(agent.name, auth.unwrap_or(AuthMethod::ApiKey)),
-    })
+    match (config.settings.agent.auth, agent.service) {
+        (Some(AuthMethod::Gateway), _) | (None, None) => Ok(GATEWAY_KEY),
+        (None, Some(service)) => match service.credentials.first() {
+            Some(usual) => Ok(*usual),
+            None => Err(no_credential(agent.name, AuthMethod::ApiKey)),
+        },
+        (Some(auth), None) => Err(no_credential(agent.name, auth)),
+        (Some(auth), Some(service)) => match (service.credential(auth), service.no_login) {
+            (Some(kind), _) => Ok(kind),
+            (None, Some(why)) if auth == AuthMethod::OAuth => Err(no_login(why, service)),
+            (None, _) => Err(no_credential(agent.name, auth)),
+        },
+    }
+}
+
+/// Why a service has no logins, with its usual credential as the way out.
+fn no_login(why: &str, service: &ModelService) -> AssemblyError {
+    let usual = service.credentials.first();
+    let hint = usual.map(|usual| format!("set agent.auth = \"{}\", and {}", usual.auth, usual.store_hint()));
+    AssemblyError::usage(why).with_hint_of(hint)
 }
 
 fn no_credential(agent: &str, auth: AuthMethod) -> AssemblyError {

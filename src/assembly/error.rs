@@ -71,23 +71,22 @@ impl AssemblyError {
 
     /// A task file with this many findings of the linter.
     pub(crate) fn invalid_task(path: &Path, findings: usize) -> Self {
-        let count = match findings {
-            1 => "one finding".to_owned(),
-            many => format!("{many} findings"),
-        };
-        Self::usage(format!("`{}` has {count}", path.display()))
-            .with_hint("`ralph init` writes a valid task to start from")
+        let plural = if findings == 1 { "" } else { "s" };
+        let message = format!(
+            "the task file `{}` is not valid: {findings} problem{plural}",
+            path.display()
+        );
+        Self::usage(message).with_hint("`ralph init` writes a valid task to start from")
     }
 
     /// Adds lines with details to the message.
     #[must_use]
     pub(crate) fn with_details(mut self, details: impl IntoIterator<Item = String>) -> Self {
-        for line in details
-            .into_iter()
-            .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
-        {
-            self.message.push_str("\n  ");
-            self.message.push_str(&line);
+        for detail in details {
+            for line in detail.lines() {
+                self.message.push_str("\n  ");
+                self.message.push_str(line);
+            }
         }
         self
     }

@@ -15,8 +15,8 @@ use super::{AssemblyContext, AssemblyError, Surroundings};
 pub(crate) struct PreparedImage {
     /// Its name; `None`: the provider needs none.
     pub(crate) image: Option<String>,
-    /// The build steps that it took. Empty if the configuration names the image.
-    pub(crate) built: Vec<&'static str>,
+    /// The steps of its build, whether they ran now or earlier. Empty if ralph does not build the image.
+    pub(crate) build_steps: Vec<&'static str>,
 }
 
 const BUILD: &str = "build image";
@@ -41,8 +41,10 @@ pub(crate) async fn prepare(
 ) -> Result<PreparedImage, AssemblyError> {
     let named = config.settings.sandbox.image.clone();
     let unbuilt = |image| {
-        let built = Vec::new();
-        Ok(PreparedImage { image, built })
+        Ok(PreparedImage {
+            image,
+            build_steps: Vec::new(),
+        })
     };
     match (provider::image_source(context, config), named) {
         (ImageSource::Nothing, _) => return unbuilt(None),
@@ -62,7 +64,7 @@ pub(crate) async fn prepare(
     let project = recipe.spec.project.as_ref().map(|_| BUILD_PROJECT);
     Ok(PreparedImage {
         image: Some(ensured.image.tag.to_string()),
-        built: std::iter::once(BUILD).chain(project).collect(),
+        build_steps: std::iter::once(BUILD).chain(project).collect(),
     })
 }
 

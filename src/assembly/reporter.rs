@@ -9,10 +9,13 @@ pub trait AssemblyReporter: Send + Sync {
     fn warn(&self, message: &str);
 
     /// Something that is worth knowing and needs no action.
-    fn inform(&self, message: &str);
+    /// Ignored by default.
+    fn inform(&self, _message: &str) {}
 
-    /// Receives the progress of an image build.
-    fn image_observer(&self) -> Box<dyn ImageObserver>;
+    /// Receives the progress of an image build. Ignored by default.
+    fn image_observer(&self) -> Box<dyn ImageObserver> {
+        Box::new(Discard)
+    }
 }
 
 /// Ignores everything.
@@ -21,10 +24,4 @@ pub struct SilentReporter;
 
 impl AssemblyReporter for SilentReporter {
     fn warn(&self, _message: &str) {}
-
-    fn inform(&self, _message: &str) {}
-
-    fn image_observer(&self) -> Box<dyn ImageObserver> {
-        Box::new(Discard)
-    }
 }

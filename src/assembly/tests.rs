@@ -8,12 +8,10 @@ use jiff::Timestamp;
 use tempfile::TempDir;
 
 use super::spec::SandboxUse;
-use super::{AssemblyContext, AssemblyError, AssemblyReporter, Local, Ralph, SilentReporter, Surroundings};
+use super::{AssemblyContext, AssemblyError, AssemblyReporter, Local, Ralph, Surroundings};
 use crate::config::{self, ConfigInputs};
 use crate::id::{ObjectId, RunId};
-use crate::image::ImageObserver;
 use crate::sandbox::local::{LocalOptions, LocalProvider};
-
 use crate::state::{RunDir, RunFacts};
 
 const TASK: &str = include_str!("../../templates/demo/ralph_task.md");
@@ -143,12 +141,6 @@ struct Warnings(Arc<Mutex<Vec<String>>>);
 impl AssemblyReporter for Warnings {
     fn warn(&self, message: &str) {
         self.0.lock().unwrap().push(message.to_owned());
-    }
-
-    fn inform(&self, _message: &str) {}
-
-    fn image_observer(&self) -> Box<dyn ImageObserver> {
-        SilentReporter.image_observer()
     }
 }
 

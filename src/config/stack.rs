@@ -42,7 +42,7 @@ impl LayerStack {
         self.add(entries);
         self.findings[reported..].sort_by_key(|finding| match &finding.place {
             SettingPlace::File(place) => (place.line, place.column),
-            SettingPlace::BuiltIn | SettingPlace::Variable { .. } | SettingPlace::Flag(_) => (0, 0),
+            _ => (0, 0),
         });
     }
 

@@ -16,7 +16,7 @@ fn a_valid_task_is_reported_as_valid() {
 fn a_task_that_is_not_there_is_named() {
     let place = Place::new();
     let ended = place.run(&["lint", "other.md"]);
-    ended.expect(2, &["ralph: `other.md` has one finding\n"]);
+    ended.expect(2, &["ralph: the task file `other.md` is not valid: 1 problem\n"]);
     assert!(
         ended
             .stdout
@@ -45,7 +45,7 @@ fn every_finding_is_told_at_once_with_line_reason_and_fix() {
     let place = Place::new();
     place.write("ralph_task.md", BROKEN);
     let ended = place.run(&["lint", "--json"]);
-    ended.expect(2, &["ralph: `ralph_task.md` has "]);
+    ended.expect(2, &["ralph: the task file `ralph_task.md` is not valid: "]);
     let findings: Vec<Value> = serde_json::from_str(&ended.stdout).unwrap();
     for (rule, line) in [
         ("values", 3),
@@ -70,11 +70,11 @@ fn every_finding_is_told_at_once_with_line_reason_and_fix() {
 fn the_number_of_boxes_a_task_needs_is_configurable() {
     let place = Place::new();
     let ended = place.run(&["--set", "task.min_checkboxes=3", "lint"]);
-    ended.expect(2, &["one finding"]);
+    ended.expect(2, &["1 problem"]);
 }
 
 #[rstest]
-#[case::findings(BROKEN, &[], &["ralph_task.md:3: ", "  fix: ", "findings"])]
+#[case::findings(BROKEN, &[], &["ralph_task.md:3: ", "  fix: ", "problems"])]
 #[case::unknown_agent(TASK, &["--agent", "clod"], &["clod"])]
 #[case::agent_without_a_command(TASK, &["--agent", "custom"], &["the agent `custom` has no command", "hint: "])]
 #[case::provider_of_a_later_version(TASK, &["--type", "tart"], &["tart", "--type"])]

@@ -163,7 +163,7 @@ impl<'a> Selftest<'a> {
         self.spec = self
             .equipment
             .connect_spec(&self.context.assembly, self.config, spec)?;
-        Ok(prepared.built)
+        Ok(prepared.build_steps)
     }
 
     /// Runs the agent's program once.

@@ -44,11 +44,7 @@ impl Project {
     }
 
     fn task(mut self, key: &str, value: &str) -> Self {
-        let place = SettingPlace::File(FilePosition {
-            path: "ralph_task.md".into(),
-            line: 3,
-            column: 1,
-        });
+        let place = SettingPlace::Task("ralph_task.md".into());
         self.inputs.task.push(given(key, value, place));
         self
     }
