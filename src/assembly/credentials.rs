@@ -13,10 +13,10 @@ pub(crate) fn configured_kind(config: &Config) -> Result<CredentialKind, Assembl
     let agent = config.settings.agent.kind;
     match (config.settings.agent.auth, agent.service) {
         (Some(AuthMethod::Gateway), _) | (None, None) => Ok(GATEWAY_KEY),
-        (None, Some(service)) => match service.credentials.first() {
-            Some(usual) => Ok(*usual),
-            None => Err(no_credential(agent.name, AuthMethod::ApiKey)),
-        },
+        (None, Some(service)) => {
+            let usual = service.credentials.first().copied();
+            usual.ok_or_else(|| no_credential(agent.name, AuthMethod::ApiKey))
+        }
         (Some(auth), None) => Err(no_credential(agent.name, auth)),
         (Some(auth), Some(service)) => match (service.credential(auth), service.no_login) {
             (Some(kind), _) => Ok(kind),

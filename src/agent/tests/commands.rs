@@ -60,7 +60,7 @@ fn claude_has_a_variable_for_each_kind_of_credential(#[case] auth: AuthMethod, #
 }
 
 #[test]
-fn codex_finds_its_model_in_a_configuration_of_its_own() {
+fn codex_gets_its_model_in_a_configuration_file() {
     assert_eq!(
         command_line(&codex(), Some("http://gateway:1/v1")),
         "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox --model gpt-5 -\n\

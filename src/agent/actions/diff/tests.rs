@@ -109,7 +109,7 @@ fn carriage_returns_stay_as_they_are(#[case] original: &str, #[case] diff: &str,
 )]
 #[case("diff --git a/x b/x\nnew file mode 100644\nindex 0000000..e69de29\n", "")]
 #[case("@@ -0,0 +1 @@\n+a\n", "a\n")]
-fn a_file_is_made(#[case] diff: &str, #[case] expected: &str) {
+fn a_file_is_created(#[case] diff: &str, #[case] expected: &str) {
     assert_eq!(
         patch(diff).apply(None),
         Ok(PatchedFile::Content(expected.as_bytes().to_vec()))
@@ -135,10 +135,10 @@ fn a_file_that_is_not_text_keeps_its_bytes() {
 }
 
 #[test]
-fn a_file_is_neither_made_twice_nor_changed_before_it_is_there() {
+fn an_existing_file_is_not_created_and_a_missing_one_is_not_changed() {
     let creation = patch("--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+a\n");
     let error = error_of(&creation, Some(""));
-    assert!(error.starts_with("the file exists already"), "{error}");
+    assert!(error.starts_with("the file already exists"), "{error}");
     let error = error_of(&patch("@@ -1 +1 @@\n-a\n+b\n"), None);
     assert!(error.starts_with("the file does not exist"), "{error}");
 }
@@ -155,7 +155,7 @@ fn a_hunk_that_does_not_apply_is_shown_beside_the_file() {
 }
 
 #[test]
-fn a_hunk_beyond_the_end_of_the_file_says_so() {
+fn a_hunk_beyond_the_end_of_the_file_is_reported() {
     let error = not_applied("", "@@ -1 +1 @@\n-a\n+b\n");
     assert!(
         error.ends_with("the file has:\n    (the end of the file)"),
@@ -164,7 +164,7 @@ fn a_hunk_beyond_the_end_of_the_file_says_so() {
 }
 
 #[test]
-fn a_hunk_does_not_reach_back_over_an_earlier_one() {
+fn a_hunk_is_not_applied_before_an_earlier_one() {
     let error = not_applied("a\nb\n", "@@ -2 +2 @@\n-b\n+B\n@@ -1 +1 @@\n-a\n+A\n");
     assert!(
         error.starts_with("hunk 2 (`@@ -1 +1 @@`) does not apply"),
@@ -173,7 +173,7 @@ fn a_hunk_does_not_reach_back_over_an_earlier_one() {
 }
 
 #[test]
-fn a_hunk_without_numbers_must_fit_once() {
+fn a_hunk_without_line_numbers_must_match_in_one_place() {
     let error = not_applied("a\nb\na\n", "@@\n-a\n+A\n");
     assert!(
         error.starts_with("hunk 1 fits at line 1 and at line 3 of the file"),
@@ -255,7 +255,7 @@ fn lines_are_not_added_without_context() {
     "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n c\n",
     "line 4 of the diff comes after"
 )]
-fn what_is_no_diff_of_one_file_is_refused(#[case] text: &str, #[case] expected: &str) {
+fn text_that_is_not_a_diff_of_one_file_is_refused(#[case] text: &str, #[case] expected: &str) {
     let error = refused(text);
     assert!(error.contains(expected), "{error}");
 }
@@ -271,14 +271,14 @@ fn what_is_no_diff_of_one_file_is_refused(#[case] text: &str, #[case] expected: 
 #[case("--- a/x.rs\n+++ b/x.rs\n", false)]
 #[case("--- a/../src/x.rs\n+++ b/src/x.rs\n", false)]
 #[case("--- /src/x.rs\n+++ /src/x.rs\n", false)]
-fn the_names_in_a_diff_are_the_actions_path(#[case] names: &str, #[case] agree: bool) {
+fn the_file_names_in_a_diff_must_be_the_path_of_the_action(#[case] names: &str, #[case] agree: bool) {
     let patch = patch(&format!("{names}@@ -0,0 +1 @@\n+a\n"));
     let path = RelPath::parse("src/x.rs").unwrap();
     assert_eq!(patch.check_names(&path).is_ok(), agree);
 }
 
 #[test]
-fn a_search_that_cannot_succeed_ends() {
+fn a_search_without_a_match_is_bounded() {
     let file = "a\n".repeat(100_000);
     let diff = format!("@@ -1 +1 @@\n{}-b\n", " a\n".repeat(50_000));
     let error = not_applied(&file, &diff);
