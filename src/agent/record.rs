@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::Error as _;
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
@@ -162,8 +162,22 @@ impl Serialize for AgentRecord {
 
 impl<'de> Deserialize<'de> for KnownAgent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        name.parse().map_err(|_| D::Error::unknown_variant(&name, &NAMES))
+        deserializer.deserialize_str(KnownAgentVisitor)
+    }
+}
+
+/// Reports an unknown name to the deserializer, which knows its place.
+struct KnownAgentVisitor;
+
+impl Visitor<'_> for KnownAgentVisitor {
+    type Value = KnownAgent;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of an agent")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<KnownAgent, E> {
+        name.parse().map_err(|_| E::unknown_variant(name, &NAMES))
     }
 }
 
