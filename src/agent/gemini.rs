@@ -90,7 +90,7 @@ impl AgentProgram for Gemini {
         for event in events(printed) {
             match event {
                 GeminiEvent::Message { role, content } if role == "assistant" => {
-                    summary.text.push_str(&content)
+                    summary.text.push_str(&content);
                 }
                 // What comes before a tool call is not the last message.
                 GeminiEvent::ToolUse => summary.text.clear(),
