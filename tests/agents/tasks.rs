@@ -22,7 +22,7 @@ async fn a_task_is_done_in_fresh_sessions_and_the_pull_request_holds_the_work(
     let ended = bench.run(&[]);
     ended.expect(0, &["[x] M1.1", "[x] M1.2", "b.txt says hello now.", "done: "]);
     ended.expect(0, &[&format!("agent {}: ", program.name())]);
-    assert!(!ended.stderr.contains("itself is given"), "{ended:?}");
+    assert!(!ended.stderr.contains("gets the real"), "{ended:?}");
     assert_eq!(bench.handed_back("a.txt"), "hello\n");
     assert_eq!(bench.handed_back("b.txt"), "hello\n");
     let asked = bench.server.asked();
@@ -40,7 +40,7 @@ async fn a_program_that_is_given_its_key_works_on_a_bridge_and_that_is_said() {
     bench.run(&[]).expect(
         0,
         &[
-            "warning: the agent `claude` gets `ANTHROPIC_API_KEY` itself",
+            "warning: the agent `claude` gets the real `ANTHROPIC_API_KEY`",
             "done: ",
         ],
     );
