@@ -114,19 +114,30 @@ fn own_addresses() -> io::Result<Vec<IpAddr>> {
         let message = format!("cannot list the addresses of this host: {error}");
         io::Error::new(error.kind(), message)
     })?;
-    let mut all: Vec<IpAddr> = interfaces
-        .into_iter()
-        .map(|interface| interface.ip())
-        .filter(|address| is_reachable(*address))
-        .collect();
-    all.sort_unstable();
+    let all = interfaces.into_iter().map(|interface| interface.ip());
+    let routed = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
+    let routed = routed.map(|(from, to)| routed_address(from, to));
+    Ok(choose(all.collect(), &routed))
+}
+
+/// The address from which the host would send to `to`: that of its default route. Nothing is sent.
+fn routed_address(from: &str, to: &str) -> Option<IpAddr> {
+    let socket = UdpSocket::bind(from).ok()?;
+    socket.connect(to).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
+}
+
+/// Some addresses of each family. Those of the default routes come first: a bridge of a container engine may be out of
+/// reach for a sandbox that reaches the rest of the network.
+fn choose(mut all: Vec<IpAddr>, routed: &[Option<IpAddr>]) -> Vec<IpAddr> {
+    all.retain(|address| is_reachable(*address));
+    all.sort_unstable_by_key(|address| (!routed.contains(&Some(*address)), *address));
     all.dedup();
     let (four, six): (Vec<IpAddr>, Vec<IpAddr>) = all.into_iter().partition(IpAddr::is_ipv4);
-    Ok(four
-        .into_iter()
+    four.into_iter()
         .take(MAX_ADDRESSES)
         .chain(six.into_iter().take(MAX_ADDRESSES))
-        .collect())
+        .collect()
 }
 
 /// Whether other hosts can reach this address.
@@ -174,6 +185,25 @@ mod tests {
     #[case("2001:db8::5", true)]
     fn addresses_that_other_hosts_reach_are_used(#[case] address: IpAddr, #[case] expected: bool) {
         assert_eq!(is_reachable(address), expected);
+    }
+
+    #[test]
+    fn the_addresses_of_the_default_routes_are_always_used() {
+        let parse =
+            |texts: &[&str]| -> Vec<IpAddr> { texts.iter().map(|text| text.parse().unwrap()).collect() };
+        let all = parse(&[
+            "10.0.0.1",
+            "10.0.1.1",
+            "127.0.0.1",
+            "172.17.0.1",
+            "172.18.0.1",
+            "192.168.1.7",
+            "fd00::2",
+            "fe80::1",
+        ]);
+        let routed = [Some("192.168.1.7".parse().unwrap()), None];
+        let chosen = parse(&["192.168.1.7", "10.0.0.1", "10.0.1.1", "fd00::2"]);
+        assert_eq!(choose(all, &routed), chosen);
     }
 
     #[test]
