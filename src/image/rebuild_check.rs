@@ -29,7 +29,8 @@ pub struct RebuildCheck {
 impl ImageBuilder {
     /// Builds an image twice, without caches and under temporary tags, which are removed afterwards.
     ///
-    /// Nix compares by itself, and fails if its two builds differ. It rebuilds the image, but not the packages in it.
+    /// Nix compares by itself, and fails if two builds differ. It builds again what was built on this host: the image, and
+    /// the packages in it that came from no binary cache.
     pub async fn check(
         &self,
         recipe: &ImageRecipe,

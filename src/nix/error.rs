@@ -59,6 +59,14 @@ pub enum NixError {
         /// The end of its log.
         log_tail: String,
     },
+    /// Two builds gave different results.
+    #[error("two builds of `{}` differ in {}", output.display(), files.join(", "))]
+    NotReproducible {
+        /// The store path of the first build.
+        output: PathBuf,
+        /// The first files that differ.
+        files: Vec<String>,
+    },
     /// None of Nix's builders can build for this system.
     #[error("nix has no builder for {system}:\n{log_tail}")]
     NoBuilder {
@@ -91,6 +99,9 @@ impl NixError {
                  when inputs changed, run `nix flake lock` and `git add flake.lock`",
             ),
             Self::BuildFailed { .. } => Some("`nix log` with the .drv named above shows the whole log"),
+            Self::NotReproducible { .. } => Some(
+                "the second build is beside the first, with `.check` at its end; keep times and random values out",
+            ),
             Self::NoBuilder { .. } => Some(no_builder_hint(cfg!(target_os = "macos"))),
             Self::Other(..) => None,
         }

@@ -1,4 +1,4 @@
-//! A flake, and how Nix builds it. The only file that starts `nix`.
+//! A flake, and how Nix builds it. Only this file and `rebuild` start `nix`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -51,8 +51,8 @@ impl Flake {
 
     /// Builds a package if needed, and returns its store path. The build log goes to `progress`.
     ///
-    /// With `again` it is built in any case, with inputs from the store. That fails if the result differs from the one in
-    /// the store.
+    /// With `again`, everything that the package is made of and that was built on this host is built once more. That
+    /// fails if a result differs from the one in the store.
     pub async fn build(
         &self,
         output: &FlakeOutput,
@@ -62,14 +62,16 @@ impl Flake {
         let command = self
             .nix("build")
             .args(["--json", "--no-link", "--print-build-logs"])
-            .args(again.then_some("--rebuild"))
             .arg(self.installable(output));
         let exit = self.run(&command, &mut BuildLog(progress)).await?;
-        if exit.success() {
-            parse_store_path(&stdout(&exit)?)
-        } else {
-            Err(self.build_error(output, &exit).await)
+        if !exit.success() {
+            return Err(self.build_error(output, &exit).await);
         }
+        let built = parse_store_path(&stdout(&exit)?)?;
+        if again {
+            self.rebuild_parts(&built, &mut BuildLog(progress)).await?;
+        }
+        Ok(built)
     }
 
     /// Asks nix whether the flake has a package, without evaluating it.
@@ -103,7 +105,7 @@ impl Flake {
 
     /// A call of nix, in the directory of a local flake. Nix then finds the repository around it, whatever characters
     /// the path has, and reads tracked files from the working tree.
-    fn nix(&self, subcommand: &str) -> Command {
+    pub(super) fn nix(&self, subcommand: &str) -> Command {
         let command = Command::new("nix").arg(subcommand).args(OPTIONS);
         match &self.location {
             FlakeLocation::Local(flake) => command.cwd(flake.path()),
@@ -165,7 +167,7 @@ impl Flake {
         }
     }
 
-    async fn run(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, NixError> {
+    pub(super) async fn run(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, NixError> {
         self.host
             .run(command, output)
             .await
@@ -194,7 +196,7 @@ pub(super) fn git() -> Command {
         .keep(KEEP)
 }
 
-fn stdout(exit: &Exit) -> Result<Vec<u8>, NixError> {
+pub(super) fn stdout(exit: &Exit) -> Result<Vec<u8>, NixError> {
     exit.stdout
         .complete()
         .ok_or_else(|| NixError::unexpected("nix", "a complete answer", b""))

@@ -9,6 +9,7 @@ mod flake;
 mod flake_ref;
 mod inputs;
 mod output;
+mod rebuild;
 
 pub use cache::FlakeCache;
 pub use error::NixError;

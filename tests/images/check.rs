@@ -117,3 +117,20 @@ async fn an_image_from_a_flake_is_the_same_each_time() {
     assert_eq!(flake.project.id(&built.tag).await, id);
     flake.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_in_a_package_of_a_flakes_image_is_found_by_its_file() {
+    let mut flake = need!(FlakeProject::new().await);
+    flake.with_package(
+        "mkdir -p \"$out/share\"; date +%s%N >\"$out/share/stamp\"; echo same >\"$out/share/other\"",
+        "share/stamp",
+    );
+    flake.build();
+    let ended = flake.try_build(&["--check"]);
+    ended.expect(1, &[]);
+    for part in ["two builds of", "-package` differ in share/stamp", "hint: "] {
+        assert!(ended.stderr.contains(part), "{part:?} is not in {ended:?}");
+    }
+    assert!(!ended.stderr.contains("share/other"), "{ended:?}");
+    flake.close().await;
+}

@@ -42,6 +42,24 @@ impl FlakeProject {
         self.project.place.git(&["add", "--all"]);
     }
 
+    /// Lets a file of a package be the image's second layer. `script` builds the package.
+    pub fn with_package(&self, script: &str, file: &str) {
+        let path = self.project.place.repo().join("flake.nix");
+        let text = fs::read_to_string(&path).unwrap();
+        let package = format!(
+            "(derivation {{ name = \"package\"; inherit system; builder = \"/bin/sh\"; PATH = \"/usr/bin:/bin\"; \
+             args = [\"-euc\" ''{script}'']; salt = \"{}\"; }})",
+            self.project.shop.name
+        );
+        let changed = text.replace(
+            "payload = ./payload.txt;",
+            &format!("payload = \"${{{package}}}/{file}\";"),
+        );
+        assert_ne!(text, changed);
+        self.project.place.write("flake.nix", &changed);
+        self.project.place.git(&["add", "--all"]);
+    }
+
     fn command(&self, args: &[&str]) -> Command {
         let mut command = self.project.command(args);
         command.env("NIX_CONFIG", nix::CONFIG);
