@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto};
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketType, ipproto};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -98,15 +98,12 @@ impl Echoes {
 
     /// For whoever may see whole packets.
     pub fn at(elsewhere: &Elsewhere) -> Result<Self, String> {
-        let socket = net::socket_with(
-            AddressFamily::INET,
-            SocketType::RAW,
-            SocketFlags::NONBLOCK,
-            Some(ipproto::ICMP),
-        );
+        let opened = net::socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP));
+        let socket = opened.map_err(|error| format!("a socket for ICMP: {error}"))?;
+        rustix::io::ioctl_fionbio(&socket, true).map_err(|error| error.to_string())?;
         Ok(Self {
             address: elsewhere.address,
-            socket: socket.map_err(|error| format!("a socket for ICMP: {error}"))?,
+            socket,
         })
     }
 

@@ -11,7 +11,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
@@ -47,7 +46,7 @@ impl SessionSocket {
             _ => {}
         }
         // Through the file descriptor of the directory, because the path of a socket is limited to about 100 bytes.
-        let held = rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+        let held = fs::File::open(dir)?;
         let short = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
         let listener = UnixListener::bind(short.join(name))?;
         let mut password = [0; PASSWORD_LENGTH];
@@ -109,6 +108,8 @@ mod tests {
 
     use super::*;
 
+    // Other systems have no `/proc`.
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn only_a_client_with_the_password_is_accepted() {
         let dir = tempfile::tempdir().unwrap();
@@ -116,7 +117,7 @@ mod tests {
         let deep = dir.path().join("d".repeat(120));
         fs::create_dir(&deep).unwrap();
         let near = format!("/proc/self/fd/{}", {
-            let held = rustix::fs::open(&deep, OFlags::PATH, Mode::empty()).unwrap();
+            let held = fs::File::open(&deep).unwrap();
             std::os::fd::IntoRawFd::into_raw_fd(held)
         });
         let socket = Path::new(&near).join("session");
