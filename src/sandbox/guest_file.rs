@@ -11,7 +11,7 @@ use crate::guest;
 /// Executable but not readable: the kernel then protects the running guest from other processes of its user.
 const MODE: u32 = 0o111;
 
-/// The path of the guest program, or why there is none for these sandboxes.
+/// The path of the guest program. The error says why these sandboxes have no guest.
 pub(super) type GuestFile = Result<PathBuf, &'static str>;
 
 /// Writes the guest below `dir` unless it exists, for sandboxes of this processor architecture. The name of the file
