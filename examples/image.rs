@@ -13,10 +13,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     request.source = BuildSource::Dockerfile("./Dockerfile".into());
     let recipe = images.read(&request).await?;
     print!("{}", images.plan(&recipe).await?);
-    println!(
-        "done: {:?}",
-        images.ensure(&recipe, &mut Discard).await?.done.len()
-    );
+    let built = images.ensure(&recipe, &mut Discard).await?;
+    println!("done: {}", built.done.len());
     println!("{:?}", images.status(&recipe).await?.state);
     Ok(())
 }

@@ -40,6 +40,17 @@ fn every_crate_that_is_built_on_has_its_reason() {
     none("crates without a reason in ARCHITECTURE.md", unexplained);
 }
 
+/// The guides promise these examples in so many lines, imports included.
+#[test]
+fn the_short_examples_are_short() {
+    let limits = [("examples/docker_claude.rs", 25), ("examples/image.rs", 20)];
+    let too_long = limits.into_iter().filter_map(|(path, limit)| {
+        let lines = repository::text(path).lines().count();
+        (lines > limit).then(|| format!("{path} has {lines} lines, not {limit}"))
+    });
+    none("examples that are too long", too_long);
+}
+
 #[test]
 fn the_table_of_suites_lists_each_of_them() {
     let folder = |file: &File| {
