@@ -11,6 +11,7 @@
 
 mod bench;
 mod broker;
+#[cfg(target_os = "linux")] // It reads `/proc`.
 mod canaries;
 mod choice;
 mod container;

@@ -1,6 +1,8 @@
 //! What a run survives: `kill -9` at any moment, Ctrl-C, lost and torn files, a full disk, another host.
 //!
 //! Everything here drives the real program from outside and looks at what it leaves behind.
+// Only Linux: processes are found in `/proc`.
+#![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

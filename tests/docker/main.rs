@@ -1,5 +1,7 @@
 //! The `docker` provider on a real engine: what its containers may do, how they live and end, and whole runs in them.
 //! What every provider must hold is in `tests/conformance`.
+// Only Linux: the engine must share its kernel with the tests.
+#![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

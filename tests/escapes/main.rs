@@ -7,6 +7,8 @@
 //! - the phantom and its credential: `tests/broker`, `tests/agents`;
 //! - ambiguous requests, names that change their address, many and slow connections: `tests/gateway`;
 //! - a hostile bundle: `tests/it/scm`.
+// Only Linux: the engine must share its kernel with the tests.
+#![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

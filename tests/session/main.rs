@@ -1,4 +1,6 @@
 //! The session and the guest at its other end, which runs here as a plain process: no sandbox is needed to try them.
+// Only Linux: the guest runs as a process of the host.
+#![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

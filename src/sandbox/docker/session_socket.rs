@@ -102,14 +102,13 @@ async fn authenticate(mut stream: UnixStream, password: [u8; PASSWORD_LENGTH]) -
     (differing == 0).then_some(stream)
 }
 
-#[cfg(test)]
+// Other systems have no `/proc`.
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
 
-    // Other systems have no `/proc`.
-    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn only_a_client_with_the_password_is_accepted() {
         let dir = tempfile::tempdir().unwrap();
