@@ -3,6 +3,7 @@
 mod group;
 mod mark;
 mod piped;
+mod process_info;
 mod running;
 mod stdin;
 
@@ -19,6 +20,7 @@ use tokio::process::ChildStdin;
 use tokio::time::Instant;
 
 pub use piped::CommandStdout;
+pub(crate) use process_info::ProcessInfo;
 pub use running::RunningCommand;
 pub(crate) use stdin::send_input;
 
@@ -213,17 +215,16 @@ fn not_found(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, message)
 }
 
-/// All processes of this user, one per line: the id, then arguments and environment mixed.
-#[cfg(not(target_os = "linux"))]
-fn process_table() -> io::Result<Vec<u8>> {
+/// Starts `ps` without the environment of this process, in the locale and time zone that its output is parsed in.
+#[cfg(any(test, not(target_os = "linux")))]
+fn ps_command(args: &[&str]) -> std::process::Command {
     #[expect(
         clippy::disallowed_methods,
         reason = "this is the module that starts processes"
     )]
-    let ps = std::process::Command::new("/bin/ps")
-        .args(["-xwwE", "-o", "pid=,command="])
-        .output()?;
-    Ok(ps.stdout)
+    let mut ps = std::process::Command::new("/bin/ps");
+    ps.args(args).env_clear().env("LC_ALL", "C").env("TZ", "UTC");
+    ps
 }
 
 #[cfg(test)]

@@ -21,8 +21,8 @@ use std::io;
 
 pub use command::Command;
 pub use exit::{CapturedOutput, Exit, ExitStatus};
-pub(crate) use host::send_input;
 pub use host::{CommandStdout, Host, RunningCommand};
+pub(crate) use host::{ProcessInfo, send_input};
 pub(crate) use output::CommandOutput;
 pub(crate) use wait_limits::WaitLimits;
 

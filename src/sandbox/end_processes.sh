@@ -1,8 +1,15 @@
 # Ends all processes of the user, except for this one and its ancestors.
 if [ ! -r /proc/self/stat ]; then
-  # macOS: processes of ralph have a mark in their environment.
-  ps -xwwE -o pid=,command= | while read -r pid rest; do
-    case "$rest" in *RALPH_MARK=*) [ "$pid" = "$$" ] || kill -9 "$pid" 2>/dev/null ;; esac
+  # macOS: processes of ralph have a mark in their environment, which is hidden for programs of the system itself: those
+  # are found as descendants.
+  ps -x -ww -E -o pid= -o ppid= -o command= | awk '
+    { parent[$1] = $2; if (/RALPH_MARK=/) marked[$1] = 1 }
+    END {
+      for (pid in parent)
+        for (at = pid; at > 1 && at in parent; at = parent[at])
+          if (at in marked) { print pid; break }
+    }' | while read -r pid; do
+    [ "$pid" = "$$" ] || kill -9 "$pid" 2>/dev/null
   done
   exit 0
 fi

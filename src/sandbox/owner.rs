@@ -1,10 +1,10 @@
 //! The process that owns a sandbox.
 
-use std::fs;
-
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
+
+use crate::exec::ProcessInfo;
 
 /// The process that owns a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,7 +12,7 @@ pub(super) struct Owner {
     /// The name of its host.
     host: String,
     pid: u32,
-    /// When it started, in clock ticks since boot, because process ids are reused. `None` where `/proc` is missing.
+    /// When it started ([`ProcessInfo::started`]), because process ids are reused. `None` if that is unknown.
     started: Option<u64>,
 }
 
@@ -23,7 +23,7 @@ impl Owner {
         Self {
             host: host.to_owned(),
             pid,
-            started: start_time(pid),
+            started: ProcessInfo::of(pid).map(|info| info.started),
         }
     }
 
@@ -44,11 +44,13 @@ impl Owner {
         }
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         let exists = pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
-        let is_another = match (self.started, start_time(self.pid)) {
-            (Some(then), Some(now)) => then != now,
-            _ => false,
-        };
-        !exists || is_another || is_zombie(self.pid)
+        let found = ProcessInfo::of(self.pid);
+        !exists || found.is_some_and(|found| self.is_another(found) || found.is_zombie)
+    }
+
+    /// Whether the process that has its id now is not the owner.
+    fn is_another(&self, found: ProcessInfo) -> bool {
+        self.started.is_some_and(|started| started != found.started)
     }
 }
 
@@ -56,21 +58,6 @@ impl std::fmt::Display for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "process {} on {}", self.pid, self.host)
     }
-}
-
-fn start_time(pid: u32) -> Option<u64> {
-    stat_field(pid, 22)?.parse().ok()
-}
-
-fn is_zombie(pid: u32) -> bool {
-    stat_field(pid, 3).is_some_and(|state| state == "Z" || state == "X")
-}
-
-/// A field of `/proc/PID/stat`, from the third on: the second is the program name, which may contain spaces.
-fn stat_field(pid: u32, field: usize) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(field - 3).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -85,7 +72,7 @@ mod tests {
             started: here.started.map(|ticks| ticks - 1),
             ..here.clone()
         };
-        assert_eq!(earlier.is_dead(&here), here.started.is_some());
+        assert!(here.started.is_some() && earlier.is_dead(&here));
         let gone = Owner {
             pid: u32::MAX / 2,
             ..here.clone()

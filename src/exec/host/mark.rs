@@ -1,10 +1,10 @@
 //! Finds processes that left the process group they were started in, by a mark in their environment.
 
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, iter, thread};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -89,12 +89,25 @@ fn random_suffix() -> String {
     format!("{:016x}", fastrand::u64(..))
 }
 
+/// The marked processes and their descendants. Every process is given with its parent.
+fn with_descendants(marked: &HashSet<i32>, parents: &HashMap<i32, i32>) -> Vec<Pid> {
+    let descends = |pid: i32| {
+        iter::successors(Some(pid), |pid| parents.get(pid).copied())
+            .take(parents.len() + 1)
+            .any(|ancestor| marked.contains(&ancestor))
+    };
+    let found = parents.keys().copied().filter(|pid| descends(*pid));
+    found.filter_map(Pid::from_raw).collect()
+}
+
 #[cfg(target_os = "linux")]
 mod table {
     use std::collections::{HashMap, HashSet};
-    use std::{fs, io, iter};
+    use std::{fs, io};
 
     use rustix::process::Pid;
+
+    use super::with_descendants;
 
     /// Processes whose environment has an entry that begins with `needle`, and their descendants.
     pub(super) fn processes_with(needle: &[u8]) -> io::Result<Vec<Pid>> {
@@ -110,16 +123,7 @@ mod table {
             return Ok(Vec::new());
         }
         let parents: HashMap<i32, i32> = all.iter().filter_map(|pid| Some((*pid, parent(*pid)?))).collect();
-        let descends = |pid: i32| {
-            iter::successors(Some(pid), |pid| parents.get(pid).copied())
-                .take(parents.len() + 1)
-                .any(|ancestor| marked.contains(&ancestor))
-        };
-        Ok(all
-            .iter()
-            .filter(|pid| descends(**pid))
-            .filter_map(|pid| Pid::from_raw(*pid))
-            .collect())
+        Ok(with_descendants(&marked, &parents))
     }
 
     /// A process whose environment cannot be read has ended, or belongs to another user.
@@ -145,16 +149,65 @@ mod table {
 
     use rustix::process::Pid;
 
-    /// Processes whose line in the process table contains `needle`.
+    use super::super::process_info::ps;
+
+    /// Processes of this user that have `needle` in their environment, and their descendants.
+    ///
+    /// macOS shows the environment of no program of its own (`/bin/sh`, `/bin/sleep`): such a process is found only as
+    /// the descendant of one with a visible mark.
     pub(super) fn processes_with(needle: &[u8]) -> io::Result<Vec<Pid>> {
-        let table = super::super::process_table()?;
-        Ok(table
-            .split(|byte| *byte == b'\n')
-            .filter(|line| line.windows(needle.len()).any(|window| window == needle))
-            .filter_map(|line| {
-                str::from_utf8(line.trim_ascii_start().split(|byte| *byte == b' ').next()?).ok()
-            })
-            .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
-            .collect())
+        let table = ps(&["-x", "-ww", "-E", "-o", "pid=", "-o", "ppid=", "-o", "command="])?;
+        Ok(super::marked_in_table(&table, needle))
+    }
+}
+
+/// Reads a process table with one process per line: its id, its parent's, and its arguments and environment mixed.
+#[cfg(any(test, not(target_os = "linux")))]
+fn marked_in_table(table: &[u8], needle: &[u8]) -> Vec<Pid> {
+    let mut marked = HashSet::new();
+    let mut parents = HashMap::new();
+    for line in table.split(|byte| *byte == b'\n') {
+        let text = String::from_utf8_lossy(line);
+        let mut words = text.split_ascii_whitespace().map(str::parse::<i32>);
+        let (Some(Ok(pid)), Some(Ok(parent))) = (words.next(), words.next()) else {
+            continue;
+        };
+        parents.insert(pid, parent);
+        if line.windows(needle.len()).any(|window| window == needle) {
+            marked.insert(pid);
+        }
+    }
+    with_descendants(&marked, &parents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As macOS prints it: nothing of the environment of its own programs.
+    const TABLE: &str = "    1     0 /sbin/launchd\n\
+        \x20 400     1 /usr/local/bin/ralph run HOME=/tmp\n\
+        \x20 501   400 /opt/homebrew/bin/node agent.js RALPH_MARK=run-1:00ff HOME=/tmp\n\
+        \x20 502   501 /bin/sh -c sleep 1000\n\
+        \x20 503   502 /bin/sleep 1000\n\
+        \x20 504     1 /opt/homebrew/bin/python3 -m http.server RALPH_MARK=run-1:00ff\n\
+        \x20 505   400 /opt/homebrew/bin/node other.js RALPH_MARK=run-2:11ee\n\
+        malformed line\n";
+
+    #[test]
+    fn descendants_without_a_visible_environment_are_found_in_a_process_table() {
+        let mut found: Vec<i32> = marked_in_table(TABLE.as_bytes(), b"RALPH_MARK=run-1:")
+            .into_iter()
+            .map(Pid::as_raw_pid)
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, [501, 502, 503, 504]);
+        assert_eq!(marked_in_table(TABLE.as_bytes(), b"RALPH_MARK=run-3:"), []);
+    }
+
+    #[test]
+    fn a_circle_of_parents_ends() {
+        let parents = HashMap::from([(7, 8), (8, 7)]);
+        assert_eq!(with_descendants(&HashSet::from([9]), &parents), []);
     }
 }
