@@ -24,8 +24,9 @@ pub struct EngineInfo {
     pub cpus: u32,
     /// How it maps the users of its containers.
     pub users: UserMapping,
-    /// Whether it is Docker Desktop, whose containers run on the kernel of a VM.
-    pub is_docker_desktop: bool,
+    /// Whether its containers run on another kernel than this process: in a VM (Docker Desktop, Colima, `OrbStack`),
+    /// or on another host whose socket is forwarded.
+    pub has_other_kernel: bool,
     /// Its data directory, on its own host.
     pub data_dir: Option<PathBuf>,
 }
@@ -77,7 +78,7 @@ fn read(version: SystemVersion, info: &SystemInfo) -> EngineInfo {
         arch: version.arch.unwrap_or_default(),
         cpus: info.ncpu.and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
         users: users(info),
-        is_docker_desktop: info.operating_system.as_deref() == Some("Docker Desktop"),
+        has_other_kernel: has_other_kernel(info, &HostKernel::running()),
         data_dir: info.docker_root_dir.as_ref().map(PathBuf::from),
     }
 }
@@ -120,6 +121,35 @@ fn users(info: &SystemInfo) -> UserMapping {
     } else {
         UserMapping::Same
     }
+}
+
+/// The kernel of the host.
+struct HostKernel {
+    /// Its name: `Linux`, `Darwin`.
+    name: String,
+    /// Its release: `6.12.41`.
+    release: String,
+}
+
+impl HostKernel {
+    fn running() -> Self {
+        let system = rustix::system::uname();
+        Self {
+            name: system.sysname().to_string_lossy().into_owned(),
+            release: system.release().to_string_lossy().into_owned(),
+        }
+    }
+}
+
+/// Containers run on Linux, so a host with another kernel never shares its own with them.
+fn has_other_kernel(info: &SystemInfo, host: &HostKernel) -> bool {
+    let engine = info
+        .kernel_version
+        .as_deref()
+        .filter(|version| !version.is_empty());
+    host.name != "Linux"
+        || engine.is_some_and(|engine| engine != host.release)
+        || info.operating_system.as_deref() == Some("Docker Desktop")
 }
 
 /// With containerd the driver status names its snapshotter.
@@ -173,5 +203,30 @@ mod tests {
     ) {
         let info = serde_json::from_value(json!({ "SecurityOptions": options })).unwrap();
         assert_eq!(users(&info), expected);
+    }
+
+    #[rstest]
+    #[case::same_kernel("Debian GNU/Linux 13", "6.12.41", "Linux", false)]
+    #[case::kernel_is_unknown("Debian GNU/Linux 13", "", "Linux", false)]
+    #[case::docker_desktop_on_linux("Docker Desktop", "6.12.41", "Linux", true)]
+    #[case::rancher_desktop_on_linux("Rancher Desktop WSL Distribution", "6.6.87", "Linux", true)]
+    #[case::forwarded_from_another_host("Ubuntu 24.04", "6.8.0-45-generic", "Linux", true)]
+    #[case::colima_on_a_mac("Ubuntu 24.04.1 LTS", "6.8.0-50-generic", "Darwin", true)]
+    #[case::orbstack_on_a_mac("OrbStack", "6.13.7-orbstack", "Darwin", true)]
+    fn an_engine_with_another_kernel_is_recognised(
+        #[case] system: &str,
+        #[case] kernel: &str,
+        #[case] host: &str,
+        #[case] expected: bool,
+    ) {
+        let info = json!({ "OperatingSystem": system, "KernelVersion": kernel });
+        let host = HostKernel {
+            name: host.to_owned(),
+            release: "6.12.41".to_owned(),
+        };
+        assert_eq!(
+            has_other_kernel(&serde_json::from_value(info).unwrap(), &host),
+            expected
+        );
     }
 }

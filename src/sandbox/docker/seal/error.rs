@@ -17,11 +17,12 @@ pub enum SealError {
     /// There is no guest program to run in a holder.
     #[error("no holder can run: {0}")]
     NoGuest(&'static str),
-    /// The engine is Docker Desktop, whose containers run in a VM.
+    /// Containers run on another kernel than ralph: in a VM such as that of Docker Desktop, or on another host.
     #[error(
-        "Docker Desktop runs its containers in a virtual machine, which cannot share sockets with the host"
+        "the containers of this engine run on another kernel (in a virtual machine or on another host), which cannot share \
+         sockets with ralph"
     )]
-    Desktop,
+    OtherKernel,
     /// The engine failed.
     #[error("the container engine failed for its holder")]
     Engine(#[from] EngineError),
@@ -101,7 +102,11 @@ impl SealError {
             Self::HolderEnded | Self::Connection(_) => {
                 Some("`ralph resume` creates a new sandbox from the last checkpoint of the run")
             }
-            Self::NoGuest(_) | Self::Desktop => Some(
+            Self::OtherKernel if cfg!(not(target_os = "linux")) => Some(
+                "use the provider `docker-sandbox` or `tart`, which enforce an allowlist here, or set \
+                 sandbox.network.policy = \"deny\"",
+            ),
+            Self::NoGuest(_) | Self::OtherKernel => Some(
                 "use an engine on the host itself or another provider, or set sandbox.network.policy = \"deny\"",
             ),
             Self::HolderUnreachable(_) => Some(
