@@ -46,6 +46,29 @@ async fn a_keychain_never_sees_a_secret_as_an_argument() {
     );
 }
 
+#[tokio::test]
+async fn a_secret_that_security_would_cut_off_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = Vault::in_files(dir.path()).with_keychain(Keychain::MacOs, Host::new(BTreeMap::new()));
+    let kind = ralph::model::GATEWAY_KEY;
+    let long = Credential::new(Secret::new("x".repeat(4000)));
+    let refused = vault
+        .store(kind, &long, vault.default_location())
+        .await
+        .unwrap_err();
+    let message = refused.to_string();
+    assert!(message.contains("too many for the macOS keychain"), "{message}");
+    assert!(
+        refused
+            .hint()
+            .is_some_and(|hint| hint.contains("ralph token store --file"))
+    );
+    let short = Credential::new(Secret::new("x".repeat(500)));
+    let refused = vault.store(kind, &short, vault.default_location()).await;
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("cannot start `security`"), "{message}");
+}
+
 /// What every vault with a keychain must do.
 async fn keeps_in_one_place(vault: &Vault) {
     let kind = ralph::model::GATEWAY_KEY;

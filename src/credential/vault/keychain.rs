@@ -11,6 +11,9 @@ const SERVICE: &str = "ralph";
 /// Long enough for the user to answer a prompt of the keychain.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
 
+/// The longest line in bytes, with its newline, that `security -i` reads as one command. It cuts off the rest.
+const SECURITY_LINE: usize = 4095;
+
 /// A system keychain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keychain {
@@ -53,10 +56,16 @@ impl Keychain {
         let name = kind.name;
         let command = match self {
             // `security -i` reads commands from its input. Hexadecimal needs no quoting.
-            Self::MacOs => Command::new(self.program()).arg("-i").stdin(format!(
-                "add-generic-password -U -s {SERVICE} -a {name} -X {}\n",
-                hexadecimal(text)
-            )),
+            Self::MacOs => {
+                let line = format!(
+                    "add-generic-password -U -s {SERVICE} -a {name} -X {}\n",
+                    hexadecimal(text)
+                );
+                if line.len() > SECURITY_LINE {
+                    return Err(too_long(kind, text.len()));
+                }
+                Command::new(self.program()).arg("-i").stdin(line)
+            }
             Self::SecretService => Command::new(self.program())
                 .args(["store", "--label", &format!("ralph: {kind}")])
                 .args(["service", SERVICE, "account", name])
@@ -112,6 +121,13 @@ impl Keychain {
 
 fn keychain_error(message: String) -> CredentialError {
     CredentialError::new(message).with_hint("unlock the keychain, or let `ralph token store` use a file")
+}
+
+fn too_long(kind: CredentialKind, length: usize) -> CredentialError {
+    CredentialError::new(format!(
+        "the {kind} has {length} bytes, too many for the macOS keychain"
+    ))
+    .with_hint("store it in a file: `ralph token store --file`")
 }
 
 fn hexadecimal(text: &str) -> String {
