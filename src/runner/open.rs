@@ -61,7 +61,7 @@ pub(super) async fn open(inputs: RunInputs<'_>) -> Result<Opened<'_>, RunError> 
                 .to_owned(),
         });
     }
-    let sandbox = inputs.open_checked_sandbox().await;
+    let sandbox = inputs.open_checked_sandbox(&repo).await;
     let sandbox = sandbox.map_err(|error| reporter.broken(error))?;
     let tree = repo.tree_of(&facts.base).await?;
     let mut run = Run {

@@ -2,6 +2,8 @@
 //!
 //! Checks that do not depend on each other all run, so that a person can fix every problem in one go.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use crate::event::{EventKind, PreflightResult};
 use crate::exec::{Command, Discard};
 use crate::network::PolicyMode;
 use crate::sandbox::{NetworkEnforcement, Sandbox};
+use crate::scm::Repository;
 use crate::text::error_chain;
 
 use super::actions::output_text;
@@ -61,8 +64,8 @@ pub struct PreflightFailure {
 
 impl RunInputs<'_> {
     /// Runs the checks on the host, opens the sandbox, and runs the checks in it.
-    pub(super) async fn open_checked_sandbox(&self) -> Result<Box<dyn Sandbox>, RunError> {
-        self.check_host().await?;
+    pub(super) async fn open_checked_sandbox(&self, repo: &Repository) -> Result<Box<dyn Sandbox>, RunError> {
+        self.check_host(repo).await?;
         let sandbox = match open_sandbox(self.parts, self.spec).await {
             Ok(sandbox) => sandbox,
             Err(error) => {
@@ -82,13 +85,28 @@ impl RunInputs<'_> {
     }
 
     /// The checks on the host, before there is a sandbox.
-    async fn check_host(&self) -> Result<(), RunError> {
+    async fn check_host(&self, repo: &Repository) -> Result<(), RunError> {
         let free = host_disk_space(self.dir.path());
         let mut failures = Vec::from_iter(self.report("disk space", free));
+        if ignores_case(&self.dir.lock_file()) {
+            failures.extend(self.report("file names", self.file_names(repo).await?));
+        }
         for condition in &self.parts.preconditions {
             failures.extend(self.report(&condition.name(), condition.check().await));
         }
         none_failed(failures)
+    }
+
+    /// On a file system that ignores case, a clone loses one of two files whose names differ by case alone.
+    async fn file_names(&self, repo: &Repository) -> Result<PreflightResult, RunError> {
+        let base = &self.dir.facts().base;
+        Ok(match repo.colliding_names(base).await? {
+            None => ready("no two differ by case alone"),
+            Some((one, other)) => not_ready(
+                format!("`{one}` and `{other}` are one file here: the file system ignores case"),
+                "rename one of them, or set RALPH_HOME to a directory on a case-sensitive file system",
+            ),
+        })
     }
 
     /// The checks in the sandbox. Nothing of its image runs before the network policy was verified.
@@ -220,6 +238,15 @@ fn none_failed(failures: Vec<PreflightFailure>) -> Result<(), RunError> {
     }
 }
 
+/// Whether the file system of this file ignores case: the upper-case name is then the same file.
+fn ignores_case(file: &Path) -> bool {
+    let upper = file
+        .file_name()
+        .map(|name| file.with_file_name(name.to_ascii_uppercase()));
+    let id = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    upper.is_some_and(|upper| id(file).is_some() && id(file) == id(&upper))
+}
+
 fn host_disk_space(dir: &Path) -> PreflightResult {
     let place = format!("at `{}`", dir.display());
     match rustix::fs::statvfs(dir) {
@@ -258,6 +285,50 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[test]
+    fn a_file_system_that_ignores_case_is_recognised() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, upper) = (dir.path().join("journal.jsonl"), dir.path().join("JOURNAL.JSONL"));
+        assert!(!ignores_case(&file), "there is no such file");
+        fs::write(&file, "").unwrap();
+        if !upper.exists() {
+            assert!(!ignores_case(&file));
+            fs::write(&upper, "").unwrap();
+            assert!(!ignores_case(&file), "two files");
+            fs::remove_file(&upper).unwrap();
+            fs::hard_link(&file, &upper).unwrap();
+        }
+        assert!(ignores_case(&file), "one file with two names");
+    }
+
+    #[cfg(target_os = "linux")] // The repository cannot be created where case is ignored.
+    #[rstest]
+    #[case::none(&["Makefile", "src/a", "doc/A"], None)]
+    #[case::files(&["Makefile", "doc/Readme", "doc/README"], Some("`doc/README` and `doc/Readme` are one file here"))]
+    #[case::directories(&["Makefile", "Doc/a", "doc/b"], Some("`Doc` and `doc` are one file here"))]
+    #[tokio::test]
+    async fn names_that_differ_by_case_are_refused_where_case_is_ignored(
+        #[case] files: &[&str],
+        #[case] expected: Option<&str>,
+    ) {
+        let run = super::super::tests::TestRun::with_files(files).await;
+        run.inputs().check_host(&run.repo).await.unwrap();
+        // As it looks on a file system that ignores case.
+        let lock = run.dir.lock_file();
+        fs::write(&lock, "").unwrap();
+        fs::hard_link(&lock, lock.with_file_name("LOCK")).unwrap();
+        let checked = run.inputs().check_host(&run.repo).await;
+        let refused = checked.map_err(|error| match error {
+            RunError::NotReady(failures) => failures.into_iter().map(|failure| failure.to_string()).collect(),
+            other => panic!("{other}"),
+        });
+        match (refused, expected) {
+            (Ok(()), None) => {}
+            (Err::<_, String>(message), Some(expected)) => assert!(message.contains(expected), "{message}"),
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[rstest]
     #[case::coreutils(

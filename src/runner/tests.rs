@@ -54,10 +54,15 @@ pub(super) struct TestRun {
 
 impl TestRun {
     pub(super) async fn new() -> Self {
+        Self::with_files(&["Makefile"]).await
+    }
+
+    /// A run in a repository that contains these files.
+    pub(super) async fn with_files(files: &[&str]) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let path = env!("PATH").to_owned();
         let host = Host::new(BTreeMap::from([("PATH".to_owned(), path.clone())]));
-        let repo = repository(&host, &temp.path().join("repository")).await;
+        let repo = repository(&host, &temp.path().join("repository"), files).await;
         let runs = Runs::under(temp.path().join("runs"));
         let redactor = Redactor::new([Secret::new(SECRET)]);
         let new = NewRun {
@@ -145,9 +150,13 @@ impl TestRun {
 }
 
 /// A repository with one commit.
-async fn repository(host: &Host, dir: &Path) -> Repository {
+async fn repository(host: &Host, dir: &Path, files: &[&str]) -> Repository {
     std::fs::create_dir(dir).unwrap();
-    std::fs::write(dir.join("Makefile"), "all test check:\n\ttrue\n").unwrap();
+    for file in files {
+        let file = dir.join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, "all test check:\n\ttrue\n").unwrap();
+    }
     let commit = [
         "-c",
         "user.name=user",

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use super::error::ScmError;
-use super::git::{GitDir, hardened, message, one_id, output, run_on_host, unexpected};
+use super::git::{GitDir, hardened, message, one_id, output, records, run_on_host, unexpected};
 use super::objects;
+use super::path::{RepoPath, collision};
 use crate::exec::{ExitStatus, Host};
 use crate::id::{ObjectId, RunId};
 
@@ -108,6 +109,16 @@ impl Repository {
     #[must_use]
     pub fn common_dir(&self) -> &Path {
         &self.common_dir
+    }
+
+    /// Two files or directories of a commit that are one on a file system that ignores case or normalises Unicode.
+    pub async fn colliding_names(&self, commit: &ObjectId) -> Result<Option<(RepoPath, RepoPath)>, ScmError> {
+        let command = self.git.command("ls-tree -r -t -z --name-only --full-tree");
+        let printed = self.git.run(&command.arg(commit.as_str())).await?;
+        let paths: Vec<Vec<u8>> = records(&printed).map(<[u8]>::to_vec).collect();
+        let all = paths.iter().map(Vec::as_slice).collect();
+        let found = collision(&paths, &all);
+        Ok(found.map(|(one, other)| (RepoPath::new(one), RepoPath::new(other))))
     }
 
     /// Creates an object store that also reads this repository's objects.

@@ -1,7 +1,7 @@
 //! One owner per run. The kernel releases the lock when the owner exits, however it exits.
 
 use std::fs::{self, File, OpenOptions};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -65,7 +65,7 @@ pub struct RunLock {
 impl RunLock {
     /// Takes the lock. The error names the process that holds it.
     pub fn take(dir: &Path, run: &RunId, owner: &RunOwner) -> Result<Self, StateError> {
-        let path = dir.join("lock");
+        let path = lock_file(dir);
         let file = open(&path)?;
         let deadline = Instant::now() + RELEASE_TIMEOUT;
         while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -89,7 +89,7 @@ impl RunLock {
 
     /// The owner of a run that is being worked on.
     pub fn holder(dir: &Path) -> Result<Option<RunOwner>, StateError> {
-        let path = dir.join("lock");
+        let path = lock_file(dir);
         if !path.exists() {
             return Ok(None);
         }
@@ -100,6 +100,11 @@ impl RunLock {
             Err(error) => Err(StateError::io("lock", path)(error.into())),
         }
     }
+}
+
+/// The file that is locked in the directory of a run.
+pub(super) fn lock_file(dir: &Path) -> PathBuf {
+    dir.join("lock")
 }
 
 fn open(path: &Path) -> Result<File, StateError> {

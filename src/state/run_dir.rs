@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{ObjectId, RunId};
 
+use super::lock::lock_file;
 use super::{
     Inbox, Journal, JournalLine, RunLock, RunOwner, StateError, entries_of, if_exists, write_atomically,
 };
@@ -127,6 +128,11 @@ impl RunDir {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file that the owner of the run has locked.
+    pub(crate) fn lock_file(&self) -> PathBuf {
+        lock_file(&self.path)
     }
 
     /// The file of the journal.
