@@ -83,7 +83,7 @@ other_vars! {
     Program RALPH_TOKEN_SERVER: "Address of the server that renews logins, instead of the vendor's; for tests.";
     Program RALPH_MARK: "Set by ralph for every process that it starts, to find them again; a nested ralph ignores it.";
     Program NO_COLOR: "Turns colours off when set to anything.";
-    Build RALPH_GUEST: "A prebuilt guest program, for builds of ralph that cannot build it; read at build time.";
+    Build RALPH_GUEST: "A prebuilt guest program of the same version, for builds of ralph that cannot build it; read at build time.";
     Tests RALPH_TEST_LITELLM: "Path of the LiteLLM proxy for the tests; set by `tests/run`.";
     Tests RALPH_TEST_AGENTS: "Directory of the real agent programs for the tests; set by `tests/run`.";
     Tests RALPH_TEST_PRISM: "Path of Prism, which checks traffic against an OpenAPI document, for the tests; set by `tests/run`.";

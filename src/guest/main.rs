@@ -31,6 +31,9 @@ use std::process::ExitCode;
 use self::connection::HostConnection;
 use self::server::SessionServer;
 
+/// `build.rs` looks for it in a guest that was built elsewhere.
+const VERSION_MARKER: &str = concat!("ralph-guest-version=", env!("GUEST_VERSION"), ".");
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -39,8 +42,12 @@ fn main() -> ExitCode {
         ["session", socket] => session(Some(socket)),
         ["hold", dir] => holder::hold(Path::new(dir)),
         ["probe", ref probes @ ..] => probe::run_all(probes),
+        ["version"] => {
+            println!("{VERSION_MARKER}");
+            Ok(())
+        }
         _ => Err(io::Error::other(
-            "usage: guest session [SOCKET] | hold DIRECTORY | probe PROBE...",
+            "usage: guest session [SOCKET] | hold DIRECTORY | probe PROBE... | version",
         )),
     };
     match result {

@@ -17,12 +17,14 @@ mod control;
 mod demo;
 mod events;
 mod examples;
+mod guest_build;
 mod guide;
 mod lint_cli;
 mod litellm;
 mod model;
 mod network_cli;
 mod nix;
+#[cfg(target_os = "linux")] // It reads `/proc`.
 mod output;
 mod patch;
 mod redaction;
