@@ -12,6 +12,7 @@ mod arrows;
 mod documents;
 mod duties;
 mod names;
+mod package;
 mod repository;
 mod rust;
 mod text;
