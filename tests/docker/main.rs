@@ -38,4 +38,5 @@ mod session_socket;
 mod site;
 mod steps;
 use ::support::{self, need};
+mod two_engines;
 mod unshared;
