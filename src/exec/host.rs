@@ -232,11 +232,12 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Instant;
 
+    use super::super::tests::search_path;
     use super::super::{Discard, ExitStatus};
     use super::*;
 
     fn host() -> Host {
-        Host::new(BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]))
+        Host::new(BTreeMap::from([("PATH".to_owned(), search_path())]))
     }
 
     #[tokio::test]

@@ -15,6 +15,8 @@ mod exit;
 mod host;
 mod lines;
 mod output;
+#[cfg(test)]
+pub(crate) mod tests;
 mod wait_limits;
 
 use std::io;

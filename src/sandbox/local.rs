@@ -268,11 +268,12 @@ mod tests {
 
     use super::*;
     use crate::exec::Discard;
+    use crate::exec::tests::search_path;
 
     fn provider(base: &Path) -> LocalProvider {
         LocalProvider::new(LocalOptions {
             base: base.to_owned(),
-            path: "/usr/bin:/bin".to_owned(),
+            path: search_path(),
             passthrough: BTreeMap::from([("PASSED".to_owned(), "by choice".to_owned())]),
         })
     }

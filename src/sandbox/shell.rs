@@ -29,6 +29,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::exec::tests::search_path;
     use crate::exec::{Command, Discard, Host};
 
     /// The value of a variable after a shell has read the line.
@@ -36,7 +37,7 @@ mod tests {
         let env = BTreeMap::from([("VALUE".to_owned(), value.to_owned())]);
         let line = enter(Path::new("/"), &env);
         assert!(!line.contains('\n'), "{line}");
-        let host = Host::new(BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]));
+        let host = Host::new(BTreeMap::from([("PATH".to_owned(), search_path())]));
         let command =
             Command::shell("IFS= read -r line && eval \"$line\" && printenv VALUE").stdin(line + "\n");
         let runtime = tokio::runtime::Builder::new_current_thread()

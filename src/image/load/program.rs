@@ -132,12 +132,13 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::exec::tests::search_path;
 
     fn script(dir: &Path, text: &str) -> (PathBuf, Host) {
         let program = dir.join("script");
         fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let path = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+        let path = BTreeMap::from([("PATH".to_owned(), search_path())]);
         (program, Host::new(path))
     }
 
