@@ -28,12 +28,13 @@
     packages = forEachSystem (pkgs: own: {
       ralph = pkgs.callPackage ./nix/package.nix {};
       dockerImage = self.lib.mkSandboxImage {pkgs = linuxOf pkgs;};
+      docker-image = own.dockerImage.tarball;
       default = own.ralph;
     });
 
     apps = forEachSystem (pkgs: own: {
       ralph = app own.ralph;
-      docker-image = app (pkgs.callPackage ./nix/load-image.nix {image = own.dockerImage;});
+      docker-image = app (pkgs.callPackage ./nix/load-image.nix {inherit (own) ralph;});
       default = app own.ralph;
     });
 

@@ -13,7 +13,10 @@
 
   # Whatever a shell without any content has is not the project's own.
   own = removeAttrs shell.drvAttrs (lib.attrNames (pkgs.mkShell {}).drvAttrs ++ ["env" "shellHook"]);
-  isText = value: lib.isString value || lib.isPath value || lib.isInt value || lib.isBool value || lib.isDerivation value;
+  isText = value:
+    if lib.isList value
+    then lib.all isText value
+    else lib.isString value || lib.isPath value || lib.isInt value || lib.isBool value || lib.isDerivation value;
   ownVariables = lib.mapAttrs (_: toString) (lib.filterAttrs (_: isText) own);
 
   # The wrappers of compiler and pkg-config read the plain variables once they are told that those are theirs.

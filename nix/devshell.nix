@@ -24,9 +24,13 @@ mkShell {
     rustfmt
     shellcheck
   ];
-  # Shells look for completions in the data directories.
+  # Shells look for completions in the data directories. Nix has set those of the packages; where nothing else was set
+  # outside, the default would be lost.
   shellHook = ''
-    export XDG_DATA_DIRS="${ralph}/share:''${XDG_DATA_DIRS:-/usr/local/share:/usr/share}"
+    case ":''${XDG_DATA_DIRS:-}:" in
+      *:/usr/share:*) ;;
+      *) export XDG_DATA_DIRS="''${XDG_DATA_DIRS:-${ralph}/share}:/usr/local/share:/usr/share" ;;
+    esac
     if [[ $- == *i* && -n ''${BASH_VERSION:-} ]]; then
       source ${ralph}/share/bash-completion/completions/ralph.bash
     fi

@@ -1,15 +1,11 @@
-# Builds the sandbox image and loads it into Docker.
+# Builds the sandbox image of the project in the current directory and loads it into Docker, under the tag that
+# `ralph run` uses.
 {
-  stdenv,
+  lib,
   writeShellScriptBin,
-  image,
+  ralph,
 }:
-(writeShellScriptBin "docker-image" (
-  # The program that streams an image is as Linux as the image: elsewhere the file is loaded.
-  if stdenv.hostPlatform.isLinux
-  then ''set -o pipefail; ${image} | "''${DOCKER:-docker}" load''
-  else ''exec "''${DOCKER:-docker}" load --input ${image.tarball}''
-))
+(writeShellScriptBin "docker-image" ''exec ${lib.getExe ralph} image build "$@"'')
 .overrideAttrs (previous: {
   meta = previous.meta // {description = "Build the sandbox image and load it into Docker";};
 })

@@ -6,7 +6,7 @@
 #   fromDevShell  a development shell whose tools, libraries and variables the image gets
 #
 # Where two packages hold a file of the same name, yours win. The result streams the image (`result | docker load`); its
-# `tarball` is the same as one file.
+# `tarball` is the same as one file (`docker load < result`).
 {
   pkgs,
   agent ? "claude",
