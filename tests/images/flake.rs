@@ -44,17 +44,21 @@ impl FlakeProject {
 
     /// Lets a file of a package be the image's second layer. `script` builds the package.
     pub fn with_package(&self, script: &str, file: &str) {
-        let path = self.project.place.repo().join("flake.nix");
-        let text = fs::read_to_string(&path).unwrap();
         let package = format!(
             "(derivation {{ name = \"package\"; inherit system; builder = \"/bin/sh\"; PATH = \"/usr/bin:/bin\"; \
              args = [\"-euc\" ''{script}'']; salt = \"{}\"; }})",
             self.project.shop.name
         );
-        let changed = text.replace(
+        self.edit(
             "payload = ./payload.txt;",
             &format!("payload = \"${{{package}}}/{file}\";"),
         );
+    }
+
+    /// Replaces a part of the flake.
+    pub fn edit(&self, part: &str, other: &str) {
+        let text = fs::read_to_string(self.project.place.repo().join("flake.nix")).unwrap();
+        let changed = text.replace(part, other);
         assert_ne!(text, changed);
         self.project.place.write("flake.nix", &changed);
         self.project.place.git(&["add", "--all"]);

@@ -30,4 +30,5 @@ mod status;
 mod stream;
 mod terminal;
 mod trouble;
+mod workflow;
 mod workshop;

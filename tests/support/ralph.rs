@@ -133,6 +133,13 @@ impl Place {
         command
     }
 
+    /// A line of shell in the user's repository, with the environment of [`Place::ralph`].
+    pub fn shell(&self, line: &str) -> Command {
+        let mut command = self.command("sh", &self.repo());
+        command.env("RALPH_HOME", self.home()).args(["-ec", line]);
+        command
+    }
+
     /// Runs `ralph` with these arguments.
     pub fn run(&self, args: &[&str]) -> Ended {
         finish(&mut self.ralph(args))

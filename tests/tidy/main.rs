@@ -12,11 +12,13 @@ mod arrows;
 mod documents;
 mod duties;
 mod names;
+mod nix;
 mod package;
 mod repository;
 mod rust;
 mod text;
 mod words;
+mod workflows;
 
 /// Fails with all findings at once.
 fn none(what: &str, findings: impl IntoIterator<Item = String>) {
