@@ -93,6 +93,10 @@ impl AgentProgram for Claude {
         CLAUDE.name
     }
 
+    fn model_name(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
     fn command(&self, brief: &AgentBrief, access: &ModelAccess) -> Command {
         let mut command = Command::new("claude")
             .args(["--print", "--dangerously-skip-permissions"])

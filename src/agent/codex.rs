@@ -112,6 +112,10 @@ impl AgentProgram for Codex {
         CODEX.name
     }
 
+    fn model_name(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
     fn files(&self, brief: &AgentBrief, access: &ModelAccess) -> Vec<AgentFile> {
         vec![AgentFile {
             path: brief.home.join("config.toml"),

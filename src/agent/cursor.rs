@@ -55,6 +55,10 @@ impl AgentProgram for Cursor {
         CURSOR_AGENT.name
     }
 
+    fn model_name(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
     fn check_command(&self) -> Command {
         Command::new("cursor-agent").arg("--version")
     }

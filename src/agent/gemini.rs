@@ -53,6 +53,10 @@ impl AgentProgram for Gemini {
         GEMINI.name
     }
 
+    fn model_name(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
     /// User settings. System settings would win over those of the repository, but the program ignores them below a
     /// directory that others can write, such as `/tmp`.
     fn files(&self, brief: &AgentBrief, _access: &ModelAccess) -> Vec<AgentFile> {

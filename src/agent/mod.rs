@@ -67,7 +67,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::exec::{CapturedOutput, Command, Exit};
-use crate::model::{ModelMessage, ModelReply};
+use crate::model::{ModelMessage, ModelReply, Profile};
 use crate::usage::Usd;
 
 use self::actions::{AgentAction, ReportedProgress};
@@ -102,6 +102,11 @@ pub static AGENTS: &[KnownAgent] = &[
 pub trait Agent: Send + Sync {
     /// The agent's name, as in `[agent] name`.
     fn name(&self) -> &str;
+
+    /// The model that it uses, for people: that of the profile by default.
+    fn model_name<'a>(&'a self, profile: &'a Profile) -> &'a str {
+        &profile.litellm_model
+    }
 
     /// The part of the prompt that describes the expected answer, such as a schema with examples. Empty by
     /// default.

@@ -95,6 +95,10 @@ impl AgentProgram for OpenCode {
         OPENCODE.name
     }
 
+    fn model_name(&self) -> Option<&str> {
+        Some(self.model())
+    }
+
     fn files(&self, brief: &AgentBrief, access: &ModelAccess) -> Vec<AgentFile> {
         vec![AgentFile {
             path: brief.home.join("opencode.json"),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::exec::Command;
+use crate::model::Profile;
 
 use super::program_session::ProgramSession;
 use super::{Agent, AgentBrief, AgentFile, AgentSession, ModelAccess, TranscriptSummary};
@@ -11,6 +12,11 @@ use super::{Agent, AgentBrief, AgentFile, AgentSession, ModelAccess, TranscriptS
 pub trait AgentProgram: Send + Sync {
     /// The name of the agent.
     fn name(&self) -> &str;
+
+    /// The configured model. `None` if it chooses one itself.
+    fn model_name(&self) -> Option<&str> {
+        None
+    }
 
     /// A command that succeeds inside the sandbox if the program is installed. It prints the version if it can. By default
     /// the program has the agent's name.
@@ -55,6 +61,10 @@ impl ProgramAgent {
 impl Agent for ProgramAgent {
     fn name(&self) -> &str {
         self.program.name()
+    }
+
+    fn model_name<'a>(&'a self, _profile: &'a Profile) -> &'a str {
+        self.program.model_name().unwrap_or("the program's default")
     }
 
     fn answer_format(&self) -> String {

@@ -251,6 +251,8 @@ pub(super) mod tests {
             tip: id('a'),
             tree: id('b'),
             profile: "p".to_owned(),
+            agent: "actions".to_owned(),
+            model: "m".to_owned(),
             summary: String::new(),
             ending: "continue".to_owned(),
             failures: Vec::new(),

@@ -29,6 +29,7 @@ mod preflight;
 mod progress;
 mod prompt;
 mod publish;
+mod pull_request;
 mod report;
 mod run;
 mod run_files;

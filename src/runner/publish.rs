@@ -2,16 +2,12 @@
 
 use crate::event::EventKind;
 use crate::scm::PullRequest;
-use crate::state::{IterationRecord, JournalEntry, RunOutcomeKind};
-use crate::task::{
-    CheckboxFact, EvidenceFact, FlagFact, PullRequestFacts, PullRequestText, Task, render_pull_request,
-};
+use crate::state::{JournalEntry, RunOutcomeKind};
+use crate::task::PullRequestText;
 
-use super::RunError;
 use super::error::Halt;
-use super::progress::RunProgress;
+use super::pull_request::{base_name, pull_request_text};
 use super::run::Run;
-use super::workplace::Workplace;
 
 /// Opens the pull request of the newest record, whose evidence is complete, and ends the run as done.
 pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
@@ -54,61 +50,4 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
     })?;
     let reason = "every checkbox is verified, the tests pass and the pull request contains that commit";
     Err(Halt::end(RunOutcomeKind::Done, reason))
-}
-
-/// The branch that the pull request is for, or the base commit of a detached HEAD.
-fn base_name(progress: &RunProgress<'_>) -> String {
-    let facts = progress.facts();
-    facts
-        .base_branch
-        .clone()
-        .unwrap_or_else(|| facts.base.to_string())
-}
-
-async fn pull_request_text(
-    task: &Task,
-    record: &IterationRecord,
-    progress: &RunProgress<'_>,
-    workplace: &Workplace<'_>,
-) -> Result<PullRequestText, RunError> {
-    let (facts, spent) = (progress.facts(), progress.ledger());
-    let agent_settings = crate::scm::agent_settings(&workplace.repo, &facts.base).await?;
-    let flags = crate::scm::flags_between(&workplace.repo, &facts.base, &record.tip).await?;
-    let cost = if spent.unpriced_calls > 0 {
-        "unknown".to_owned()
-    } else {
-        spent.cost.to_string()
-    };
-    let checkboxes = task.checkboxes.iter().map(|checkbox| CheckboxFact {
-        id: checkbox.id.to_string(),
-        text: checkbox.text.clone(),
-        checked: progress.ticked.contains(&checkbox.id),
-    });
-    let evidence = record.evidence.iter().map(|check| EvidenceFact {
-        command: check.command.clone(),
-        exit: check.code,
-        duration_s: check.seconds,
-        // EvidenceFact always has a commit: `judge` keeps only such checks.
-        commit: check.commit.as_ref().map(ToString::to_string).unwrap_or_default(),
-    });
-    let flags = flags.into_iter().map(|flag| FlagFact {
-        path: flag.path.to_string(),
-        reason: flag.to_string(),
-    });
-    let facts = PullRequestFacts {
-        task_id: task.frontmatter.task_id.to_string(),
-        title: task.title().to_owned(),
-        run: facts.id.to_string(),
-        branch: facts.branch.clone(),
-        base: base_name(progress),
-        checkboxes: checkboxes.collect(),
-        evidence: evidence.collect(),
-        iterations: spent.iterations,
-        tokens: spent.tokens.total(),
-        cost,
-        flags: flags.collect(),
-        agent_settings: agent_settings.iter().map(ToString::to_string).collect(),
-        summary: record.summary.clone(),
-    };
-    Ok(render_pull_request(&task.frontmatter.pr, &facts)?)
 }

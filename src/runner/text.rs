@@ -18,6 +18,16 @@ pub(super) fn last_bytes(text: &str, limit: usize) -> &str {
     &text[start..]
 }
 
+/// A text as one word of a shell command, quoted where that is needed.
+pub(super) fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-@".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
 /// A Markdown list.
 pub(super) fn list(items: &[String]) -> String {
     let lines: Vec<String> = items.iter().map(|item| format!("- {}\n", item.trim())).collect();

@@ -1,6 +1,7 @@
 //! What follows from an iteration: its loop score, the next step of the ladder, or the end of the run.
 
 use crate::agent::AgentConclusion;
+use crate::model::Profile;
 use crate::scm::Diff;
 use crate::state::{CommandFailure, FileState, IterationRecord, IterationVerdict, LoopScore, Rung};
 use crate::usage::{Tokens, Usd};
@@ -19,7 +20,7 @@ impl Run<'_> {
     pub(super) fn judge(
         &self,
         number: u32,
-        profile: &str,
+        profile: &Profile,
         work: &AgentWork,
         collected: &Collected,
         evidence: &Evidence,
@@ -40,12 +41,15 @@ impl Run<'_> {
         });
         let on_commit = checks.filter(|check| check.commit.is_some());
         let newly_ticked = evidence.ticked.difference(&self.progress.ticked);
+        let agent = self.inputs.parts.agents.for_profile(&profile.name);
         let mut record = IterationRecord {
             iteration: number,
             tip: collected.snapshot.tip.clone(),
             tree: collected.snapshot.tree.clone(),
-            next_profile: profile.to_owned(),
-            profile: profile.to_owned(),
+            next_profile: profile.name.clone(),
+            profile: profile.name.clone(),
+            agent: agent.name().to_owned(),
+            model: agent.model_name(profile).to_owned(),
             summary: work.outcome.summary.clone(),
             ending: ending_word(&work.outcome.conclusion).to_owned(),
             failures,

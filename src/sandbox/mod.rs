@@ -232,6 +232,11 @@ pub trait Sandbox: Send + Sync {
     /// The absolute path inside of the directory that belongs to the run. It contains the clone.
     fn root(&self) -> &Path;
 
+    /// The digest of the image it was created from. `None` if the provider does not know it.
+    fn image_digest(&self) -> Option<String> {
+        None
+    }
+
     /// Its files.
     fn files(&self) -> &dyn SandboxFiles;
 

@@ -7,6 +7,7 @@ use super::entry::TreeChange;
 use super::error::ScmError;
 use super::git::{failure, unexpected};
 use super::path::RepoPath;
+use super::repository::Repository;
 use crate::exec::{CapturedOutput, Command, Discard};
 use crate::id::ObjectId;
 
@@ -37,6 +38,18 @@ pub struct FileChange {
     pub after: Option<ObjectId>,
     /// The changed lines. `None` for a binary file.
     pub lines: Option<LineCount>,
+}
+
+impl FileChange {
+    /// `added`, `deleted` or `changed`.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match (&self.before, &self.after) {
+            (None, _) => "added",
+            (_, None) => "deleted",
+            (Some(_), Some(_)) => "changed",
+        }
+    }
 }
 
 /// A number of changed lines.
@@ -94,6 +107,20 @@ impl Diff {
         let (files, plural) = (self.files.len(), if self.files.len() == 1 { "" } else { "s" });
         format!("{files} file{plural} changed, {added} lines added, {removed} removed")
     }
+}
+
+/// The files that differ between two commits of the user's repository.
+pub async fn changed_files(
+    repository: &Repository,
+    from: &ObjectId,
+    to: &ObjectId,
+) -> Result<Vec<FileChange>, ScmError> {
+    let git = &repository.git;
+    let compare = format!("-c {BIG_FILE} diff-tree -r --full-index --raw --numstat -z {PLAIN}");
+    let command = git.command(&compare).args([from.as_str(), to.as_str(), "--"]);
+    let printed = git.run(&command).await?;
+    let diff = Diff::parse(&printed).ok_or_else(|| unexpected("a diff", &printed))?;
+    Ok(diff.files)
 }
 
 impl PrivateClone<'_> {

@@ -48,7 +48,7 @@ mod worktree;
 pub use branch::{branch_name, free_branch, slug};
 pub use checkpoint::{Checkpoint, CheckpointContent, Checkpoints, StateFile};
 pub use clone::{CloneStart, CommitIdentity, CommitIdentityError, PrivateClone, trust_variables};
-pub use diff::{Diff, FileChange, LineCount};
+pub use diff::{Diff, FileChange, LineCount, changed_files};
 pub use error::{HandBackRefusal, ScmError};
 pub use flag::{ChangeFlag, agent_settings, flags_between};
 pub use forge::{Forge, ForgeError, PullRequest};

@@ -16,6 +16,12 @@ pub struct IterationRecord {
     pub tree: ObjectId,
     /// The model profile it ran with.
     pub profile: String,
+    /// The agent of that profile.
+    #[serde(default)]
+    pub agent: String,
+    /// The model that the agent used, for people.
+    #[serde(default)]
+    pub model: String,
     /// The agent's summary of its work.
     pub summary: String,
     /// How the agent ended it, for people: `continue`, `rotate`, `pause`, `stop_success` and so on.

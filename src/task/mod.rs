@@ -33,8 +33,8 @@ pub use frontmatter::{Frontmatter, PullRequestOptions, SandboxResources};
 pub use lint::lint;
 pub use name::{BranchName, CheckboxId, MilestoneId, Slug, TaskId};
 pub use pull_request::{
-    CheckboxFact, EvidenceFact, FlagFact, PullRequestFacts, PullRequestTemplateError, PullRequestText,
-    render_pull_request,
+    AgentFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact, IterationFact, PullRequestFacts,
+    PullRequestTemplateError, PullRequestText, render_pull_request,
 };
 pub use ticks::{render_ticks, ticked_ids};
 

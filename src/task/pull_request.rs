@@ -30,8 +30,18 @@ pub struct PullRequestFacts {
     pub checkboxes: Vec<CheckboxFact>,
     /// The commands that the runner itself ran, and their results.
     pub evidence: Vec<EvidenceFact>,
+    /// The changed files.
+    pub files: Vec<FileFact>,
+    /// A command that shows the changes.
+    pub diff_command: String,
     /// The number of iterations.
     pub iterations: u32,
+    /// The iterations, oldest first.
+    pub history: Vec<IterationFact>,
+    /// The agents and their models.
+    pub agents: Vec<AgentFact>,
+    /// The image of the sandbox; `None` if it has none.
+    pub image: Option<ImageFact>,
     /// The number of tokens.
     pub tokens: u64,
     /// The cost as text: `$0.4200` or `unknown`.
@@ -75,6 +85,50 @@ pub struct FlagFact {
     pub path: String,
     /// The reason.
     pub reason: String,
+}
+
+/// A changed file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FileFact {
+    /// The file.
+    pub path: String,
+    /// `added`, `deleted` or `changed`.
+    pub change: String,
+    /// The number of added lines; `None` for a binary file.
+    pub added: Option<u64>,
+    /// The number of removed lines; `None` for a binary file.
+    pub removed: Option<u64>,
+}
+
+/// One iteration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct IterationFact {
+    /// Its number, from 1.
+    pub number: u32,
+    /// The agent's summary, as one line.
+    pub summary: String,
+    /// Lines added and removed.
+    pub changed_lines: u64,
+    /// `tests pass`, `tests fail` or `tests not run`.
+    pub tests: String,
+}
+
+/// An agent and its model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AgentFact {
+    /// The agent.
+    pub name: String,
+    /// The model.
+    pub model: String,
+}
+
+/// The image of a sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ImageFact {
+    /// Its name.
+    pub name: String,
+    /// Its digest; empty if the provider does not know it.
+    pub digest: String,
 }
 
 /// The rendered text of a pull request.
@@ -133,6 +187,10 @@ impl PullRequestFacts {
                 ..CheckboxFact::default()
             }],
             evidence: vec![EvidenceFact::default()],
+            files: vec![FileFact::default()],
+            history: vec![IterationFact::default()],
+            agents: vec![AgentFact::default()],
+            image: Some(ImageFact::default()),
             flags: vec![FlagFact::default()],
             agent_settings: vec![String::new()],
             summary: "summary".to_owned(),
@@ -178,6 +236,12 @@ mod tests {
             text: text.to_owned(),
             checked,
         };
+        let file = |path: &str, change: &str, lines: Option<(u64, u64)>| FileFact {
+            path: path.to_owned(),
+            change: change.to_owned(),
+            added: lines.map(|(added, _)| added),
+            removed: lines.map(|(_, removed)| removed),
+        };
         PullRequestFacts {
             task_id: "fix-login".to_owned(),
             title: "Fix the login".to_owned(),
@@ -194,7 +258,34 @@ mod tests {
                 duration_s: 1.26,
                 commit: "0123456789".to_owned(),
             }],
-            iterations: 3,
+            files: vec![
+                file("src/login.rs", "changed", Some((10, 2))),
+                file("logo.png", "added", None),
+            ],
+            diff_command: "git diff main...ralph/fix-login/login".to_owned(),
+            iterations: 2,
+            history: vec![
+                IterationFact {
+                    number: 1,
+                    summary: "Wrote a test.".to_owned(),
+                    changed_lines: 1,
+                    tests: "tests fail".to_owned(),
+                },
+                IterationFact {
+                    number: 2,
+                    summary: "The session is kept.".to_owned(),
+                    changed_lines: 11,
+                    tests: "tests pass".to_owned(),
+                },
+            ],
+            agents: vec![AgentFact {
+                name: "claude".to_owned(),
+                model: "sonnet".to_owned(),
+            }],
+            image: Some(ImageFact {
+                name: "ralph/claude:1".to_owned(),
+                digest: "sha256:012".to_owned(),
+            }),
             tokens: 4200,
             cost: "unknown".to_owned(),
             flags: vec![FlagFact {
@@ -235,10 +326,23 @@ mod tests {
 
         - ``test "`id -u`" = 0``: exit 0 after 1.3 s on `0123456789`
 
+        ## Changes
+
+        2 files, shown by `git diff main...ralph/fix-login/login`:
+
+        - `src/login.rs`: changed, +10 -2
+        - `logo.png`: added, binary
+
         ## Run
 
         Task `fix-login`, run `r23456789`, from `ralph/fix-login/login` into `main`:
-        3 iterations, 4200 tokens, cost unknown.
+        2 iterations, 4200 tokens, cost unknown.
+
+        - Agent: `claude`, model `sonnet`
+        - Image: `ralph/claude:1`, `sha256:012`
+
+        1. Wrote a test. (1 line changed, tests fail)
+        2. The session is kept. (11 lines changed, tests pass)
 
         The repository brought settings for agents, which were in force: `.claude/settings.json`, `.mcp.json`.
         "#);

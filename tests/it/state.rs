@@ -195,7 +195,7 @@ fn a_change_to_a_policy_file_is_flagged_in_the_pull_request() {
             "{pull_request}"
         );
     }
-    assert!(!pull_request.contains("plain.rs"), "{pull_request}");
+    assert!(!pull_request.contains("plain.rs`: decides"), "{pull_request}");
 }
 
 fn pull_request(ended: &Ended) -> String {

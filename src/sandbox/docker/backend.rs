@@ -157,6 +157,7 @@ impl EngineHost {
         };
         DockerSandbox {
             name: dir.name(),
+            image: None,
             disk: DiskWatch::new(
                 dir.workspace(),
                 exec.clone(),
@@ -249,7 +250,11 @@ impl WorkspaceBackend for DockerBackend {
                 Some(seal.map_err(unsealed)?)
             }
         };
-        Ok(Some(host.sandbox(dir, container.id, Some(spec), seal)))
+        Ok(Some(DockerSandbox {
+            // Its containers are created from the digest of their image.
+            image: Some(container.image),
+            ..host.sandbox(dir, container.id, Some(spec), seal)
+        }))
     }
 
     async fn attach(&self, found: &FoundSandbox) -> Result<Option<DockerSandbox>, SandboxError> {

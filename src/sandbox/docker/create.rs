@@ -88,6 +88,7 @@ async fn create_containers(
     sandbox.run().await?;
     Ok(DockerSandbox {
         used: AtomicBool::new(false),
+        image: Some(image.to_string()),
         ..sandbox
     })
 }

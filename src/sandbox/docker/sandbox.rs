@@ -44,6 +44,8 @@ const LOG_LINES: u32 = 10;
 pub(super) struct DockerSandbox {
     pub(super) name: String,
     pub(super) dir: SandboxDir,
+    /// The digest of its image; `None` if another process owns it.
+    pub(super) image: Option<String>,
     pub(super) disk: DiskWatch,
     pub(super) files: WorkspaceFiles,
     pub(super) exec: ContainerCommands,
@@ -226,6 +228,10 @@ impl Sandbox for DockerSandbox {
 
     fn root(&self) -> &Path {
         self.files.root()
+    }
+
+    fn image_digest(&self) -> Option<String> {
+        self.image.clone()
     }
 
     fn files(&self) -> &dyn SandboxFiles {

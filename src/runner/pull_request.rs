@@ -1,0 +1,206 @@
+//! The text of the pull request: one function for each part of it.
+
+use crate::scm::{FileChange, agent_settings, changed_files, flags_between};
+use crate::state::IterationRecord;
+use crate::task::{
+    AgentFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact, IterationFact, PullRequestFacts,
+    PullRequestText, Task, render_pull_request,
+};
+use crate::text::one_line;
+
+use super::RunError;
+use super::budget::Ledger;
+use super::progress::RunProgress;
+use super::text::{first_bytes, shell_word};
+use super::workplace::Workplace;
+
+/// How much of an iteration's summary is shown, in bytes.
+const SUMMARY_BYTES: usize = 200;
+
+/// The text of the pull request for a record whose evidence is complete.
+pub(super) async fn pull_request_text(
+    task: &Task,
+    record: &IterationRecord,
+    progress: &RunProgress<'_>,
+    workplace: &Workplace<'_>,
+) -> Result<PullRequestText, RunError> {
+    let (run, spent) = (progress.facts(), progress.ledger());
+    let (repo, base) = (&workplace.repo, base_name(progress));
+    let settings = agent_settings(repo, &run.base).await?;
+    let records: Vec<&IterationRecord> = progress.journal.records().collect();
+    let files = changed_files(repo, &run.base, &record.tip).await?;
+    let facts = PullRequestFacts {
+        task_id: task.frontmatter.task_id.to_string(),
+        title: task.title().to_owned(),
+        run: run.id.to_string(),
+        branch: run.branch.clone(),
+        diff_command: diff_command(&base, &run.branch),
+        base,
+        checkboxes: checkboxes(task, progress),
+        evidence: evidence(record),
+        files: files.iter().map(file).collect(),
+        iterations: spent.iterations,
+        history: records.iter().copied().map(iteration).collect(),
+        agents: agents(&records),
+        image: image(workplace),
+        tokens: spent.tokens.total(),
+        cost: cost(&spent),
+        flags: flags(progress, record, workplace).await?,
+        agent_settings: settings.iter().map(ToString::to_string).collect(),
+        summary: record.summary.clone(),
+    };
+    Ok(render_pull_request(&task.frontmatter.pr, &facts)?)
+}
+
+/// The branch that the pull request is for, or the base commit of a detached HEAD.
+pub(super) fn base_name(progress: &RunProgress<'_>) -> String {
+    let facts = progress.facts();
+    facts
+        .base_branch
+        .clone()
+        .unwrap_or_else(|| facts.base.to_string())
+}
+
+/// Three dots: commits that the base branch got since are not shown as removed.
+fn diff_command(base: &str, branch: &str) -> String {
+    format!("git diff {}", shell_word(&format!("{base}...{branch}")))
+}
+
+fn checkboxes(task: &Task, progress: &RunProgress<'_>) -> Vec<CheckboxFact> {
+    let checkboxes = task.checkboxes.iter().map(|checkbox| CheckboxFact {
+        id: checkbox.id.to_string(),
+        text: checkbox.text.clone(),
+        checked: progress.ticked.contains(&checkbox.id),
+    });
+    checkboxes.collect()
+}
+
+fn evidence(record: &IterationRecord) -> Vec<EvidenceFact> {
+    let evidence = record.evidence.iter().map(|check| EvidenceFact {
+        command: check.command.clone(),
+        exit: check.code,
+        duration_s: check.seconds,
+        // EvidenceFact always has a commit: `judge` keeps only such checks.
+        commit: check.commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+    });
+    evidence.collect()
+}
+
+async fn flags(
+    progress: &RunProgress<'_>,
+    record: &IterationRecord,
+    workplace: &Workplace<'_>,
+) -> Result<Vec<FlagFact>, RunError> {
+    let flags = flags_between(&workplace.repo, &progress.facts().base, &record.tip).await?;
+    let flags = flags.into_iter().map(|flag| FlagFact {
+        path: flag.path.to_string(),
+        reason: flag.to_string(),
+    });
+    Ok(flags.collect())
+}
+
+fn file(change: &FileChange) -> FileFact {
+    FileFact {
+        path: change.path.to_string(),
+        change: change.word().to_owned(),
+        added: change.lines.map(|lines| lines.added),
+        removed: change.lines.map(|lines| lines.removed),
+    }
+}
+
+/// Each pair of agent and model once, in the order of their first iteration.
+fn agents(records: &[&IterationRecord]) -> Vec<AgentFact> {
+    let mut agents: Vec<AgentFact> = Vec::new();
+    for record in records {
+        let fact = AgentFact {
+            name: record.agent.clone(),
+            model: record.model.clone(),
+        };
+        if !agents.contains(&fact) {
+            agents.push(fact);
+        }
+    }
+    agents
+}
+
+fn image(workplace: &Workplace<'_>) -> Option<ImageFact> {
+    let name = workplace.inputs.spec.image.clone()?;
+    let digest = workplace.sandbox().image_digest();
+    Some(ImageFact {
+        name,
+        digest: digest.unwrap_or_default(),
+    })
+}
+
+fn iteration(record: &IterationRecord) -> IterationFact {
+    let summary = one_line(&record.summary);
+    let shown = first_bytes(&summary, SUMMARY_BYTES);
+    IterationFact {
+        number: record.iteration,
+        summary: match shown {
+            "" => format!("(no summary; it ended with {})", record.ending),
+            shown if shown.len() < summary.len() => format!("{shown}..."),
+            shown => shown.to_owned(),
+        },
+        changed_lines: record.changed_lines,
+        tests: match &record.tests {
+            Some(check) if check.passed() => "tests pass",
+            Some(_) => "tests fail",
+            None => "tests not run",
+        }
+        .to_owned(),
+    }
+}
+
+fn cost(spent: &Ledger) -> String {
+    if spent.unpriced_calls > 0 {
+        "unknown".to_owned()
+    } else {
+        spent.cost.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::gutter::tests::uneventful;
+
+    #[test]
+    fn the_diff_command_survives_any_branch_name() {
+        assert_eq!(diff_command("main", "ralph/t/x"), "git diff main...ralph/t/x");
+        assert_eq!(diff_command("a;b", "c"), "git diff 'a;b...c'");
+        assert_eq!(diff_command("it's", "c"), r"git diff 'it'\''s...c'");
+    }
+
+    #[test]
+    fn each_agent_is_named_once() {
+        let by = |agent: &str, model: &str| IterationRecord {
+            agent: agent.to_owned(),
+            model: model.to_owned(),
+            ..uneventful()
+        };
+        let records = [
+            by("claude", "large"),
+            by("claude", "small"),
+            by("claude", "large"),
+        ];
+        let found = agents(&records.iter().collect::<Vec<_>>());
+        let models: Vec<&str> = found.iter().map(|fact| fact.model.as_str()).collect();
+        assert_eq!(models, ["large", "small"]);
+    }
+
+    #[test]
+    fn an_iteration_is_one_line() {
+        let summed_up = |summary: &str| {
+            iteration(&IterationRecord {
+                summary: summary.to_owned(),
+                ending: "rotate".to_owned(),
+                ..uneventful()
+            })
+            .summary
+        };
+        assert_eq!(summed_up("Wrote a\n\nparser."), "Wrote a parser.");
+        assert_eq!(summed_up(" "), "(no summary; it ended with rotate)");
+        assert_eq!(summed_up(&"x".repeat(500)).len(), SUMMARY_BYTES + 3);
+    }
+}
