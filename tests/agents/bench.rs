@@ -39,12 +39,12 @@ impl Program {
         }
     }
 
-    /// The host of its model.
+    /// The host of its model, as its sandbox knows it.
     pub fn host(self) -> &'static str {
         match self {
-            Self::Claude => "api.anthropic.com",
-            Self::Codex | Self::OpenCode => "api.openai.com",
-            Self::Gemini => "generativelanguage.googleapis.com",
+            Self::Claude => "anthropic.ralph.internal",
+            Self::Codex | Self::OpenCode => "openai.ralph.internal",
+            Self::Gemini => "google.ralph.internal",
         }
     }
 
@@ -122,7 +122,8 @@ impl Bench {
         self.configure_at(&self.server.base_url(), more);
     }
 
-    /// The same with the model at this address.
+    /// The same with the model at this address. It is that of the profile `default-cheap` too, so that both share a service,
+    /// and the agent gets the host name that it gets without any `base_url`.
     pub fn configure_at(&self, url: &str, more: &str) {
         let name = self.program.name();
         let sandbox = match &self.container {
@@ -135,7 +136,8 @@ impl Bench {
                 "default_profile = \"first\"\n{more}\n\
                  [agent]\nname = \"{name}\"\nmodel = \"first-model\"\n\
                  dangerously_pass_credential = {}\n\
-                 [models.first]\nlitellm_model = \"x/first-model\"\nbase_url = \"{url}\"\n{sandbox}",
+                 [models.first]\nlitellm_model = \"x/first-model\"\nbase_url = \"{url}\"\n\
+                 [models.default-cheap]\nbase_url = \"{url}\"\n{sandbox}",
                 self.within == Within::Container
             ),
         );

@@ -10,6 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::support::model_service::{Answer, ModelService, USED};
 use crate::world::{World, body};
 
+/// The name that a sandbox gets, and the vendor's, which must not lead past the broker.
+const NAMES: [&str; 2] = ["anthropic.ralph.internal", "api.anthropic.com"];
+
 #[tokio::test]
 async fn a_sandbox_speaks_plain_http_to_the_name_of_the_service() {
     let service = ModelService::answering(Answer::Words(USED)).await;
@@ -17,7 +20,7 @@ async fn a_sandbox_speaks_plain_http_to_the_name_of_the_service() {
     let gateway = Gateway::new(GatewaySetup {
         injection: Some(Arc::new(world.handle.clone())),
         ..GatewaySetup::new(
-            Policy::allowlist([PolicyRule::parse("api.anthropic.com").unwrap()]),
+            Policy::allowlist(NAMES.map(|name| PolicyRule::parse(name).unwrap())),
             Arc::new(Mutex::new(Vec::<AuditRecord>::new())),
         )
     });
@@ -29,9 +32,9 @@ async fn a_sandbox_speaks_plain_http_to_the_name_of_the_service() {
     };
     let mut stream = enter(ListenerProtocol::Http { port: 80 }).await;
     let call = body("", "m", true).to_string();
-    for _ in 0..2 {
+    for host in NAMES {
         let request = format!(
-            "POST /v1/messages?beta=true HTTP/1.1\r\nhost: api.anthropic.com\r\nx-api-key: {}\r\n\
+            "POST /v1/messages?beta=true HTTP/1.1\r\nhost: {host}\r\nx-api-key: {}\r\n\
              anthropic-version: 2023-06-01\r\ncontent-length: {}\r\n\r\n{call}",
             world.phantom.expose(),
             call.len()

@@ -81,7 +81,7 @@ impl BrokeredServices {
         }
         let taken = |other: &BrokeredService| other.upstream.host == service.upstream.host;
         if self.list.iter().any(taken) {
-            let own = format!("{}.{}", self.list.len(), GATEWAY.hosts[0]);
+            let own = format!("{}.{}", self.list.len(), GATEWAY.sandbox_host);
             service.upstream.host = HostName::parse(&own).map_err(UpstreamError::from)?;
         }
         self.secrets.extend(service.secrets.iter().cloned());

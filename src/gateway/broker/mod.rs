@@ -89,6 +89,11 @@ impl BrokerService {
             Self::Repository(github) => &github.host,
         }
     }
+
+    /// Whether requests to this host are for this service.
+    fn answers(&self, host: &HostName) -> bool {
+        self.host() == host || matches!(self, Self::Model(upstream) if &upstream.vendor_host == host)
+    }
 }
 
 /// Holds credentials and forwards requests to their services.
@@ -124,7 +129,7 @@ impl Broker {
     }
 
     fn service(&self, host: &HostName) -> Option<&Arc<BrokerService>> {
-        self.services.iter().find(|service| service.host() == host)
+        self.services.iter().find(|service| service.answers(host))
     }
 }
 

@@ -67,10 +67,10 @@ async fn respond(
         Ok(response) => response,
         Err(refusal) => {
             if refusal.status == StatusCode::UNAUTHORIZED {
-                let reason = refusal.message(&upstream.host);
+                let reason = refusal.message(&upstream.vendor_host);
                 run.meter.notify(MeterNotice::CredentialRefused { reason });
             }
-            refusal.response(&upstream.host, upstream.error_format(route))
+            refusal.response(&upstream.vendor_host, upstream.error_format(route))
         }
     }
 }

@@ -15,6 +15,9 @@ use crate::secret::Secret;
 pub struct ModelUpstream {
     /// The host name that sandboxes use, always without TLS.
     pub host: HostName,
+    /// The host name of the service for everybody else. It reaches the broker too, so that no sandbox can use the service
+    /// past the broker, with a credential of its own.
+    pub(super) vendor_host: HostName,
     pub(super) service: &'static ModelService,
     pub(super) kind: CredentialKind,
     /// Its credential.
@@ -30,12 +33,13 @@ impl ModelUpstream {
         base: Option<&str>,
     ) -> Result<Self, UpstreamError> {
         let service = ModelService::for_credential(kind);
-        let Some(host) = service.hosts.first().filter(|_| service.is_brokered()) else {
+        let Some(vendor_host) = service.hosts.first().filter(|_| service.is_brokered()) else {
             return Err(UpstreamError::NotSupported(kind));
         };
         let base = base.or(service.base_url).ok_or(UpstreamError::NoAddress(kind))?;
         Ok(Self {
-            host: HostName::parse(host)?,
+            host: HostName::parse(service.sandbox_host)?,
+            vendor_host: HostName::parse(vendor_host)?,
             service,
             kind,
             source,

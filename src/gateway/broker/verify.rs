@@ -22,7 +22,7 @@ impl ModelUpstream {
             .header("anthropic-beta", "oauth-2025-04-20");
         let sent = request.send().await;
         let response = sent.map_err(|error| VerifyError::Unreachable(error.without_url()))?;
-        let (host, status) = (self.host.to_string(), response.status());
+        let (host, status) = (self.vendor_host.to_string(), response.status());
         match status {
             _ if status.is_success() => Ok(()),
             StatusCode::FORBIDDEN => Ok(()),

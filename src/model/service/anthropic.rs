@@ -15,6 +15,7 @@ use super::{AuthMethod, CredentialKind, ModelService};
 pub static ANTHROPIC: ModelService = ModelService {
     name: "Anthropic",
     hosts: &["api.anthropic.com"],
+    sandbox_host: "anthropic.ralph.internal",
     base_url: Some("https://api.anthropic.com"),
     credentials: &[ANTHROPIC_LOGIN, ANTHROPIC_KEY],
     routes: &[

@@ -7,6 +7,7 @@ use super::{AuthMethod, CredentialKind, ModelService};
 pub static CURSOR: ModelService = ModelService {
     name: "Cursor",
     hosts: &["**.cursor.sh"],
+    sandbox_host: "",
     base_url: None,
     credentials: &[CURSOR_KEY],
     routes: &[],

@@ -9,6 +9,7 @@ use super::{AuthMethod, CredentialKind, ModelService};
 pub static GATEWAY: ModelService = ModelService {
     name: "the model gateway",
     hosts: &["models.ralph.internal"],
+    sandbox_host: "models.ralph.internal",
     base_url: None,
     credentials: &[GATEWAY_KEY],
     routes: &[

@@ -16,6 +16,7 @@ const MAX_OUTPUT: u64 = 65_536;
 pub static GOOGLE: ModelService = ModelService {
     name: "Google",
     hosts: &["generativelanguage.googleapis.com"],
+    sandbox_host: "google.ralph.internal",
     base_url: Some("https://generativelanguage.googleapis.com"),
     credentials: &[GOOGLE_KEY],
     routes: &[

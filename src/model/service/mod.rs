@@ -32,9 +32,11 @@ pub static MODEL_SERVICES: &[&ModelService] = &[&ANTHROPIC, &OPENAI, &GOOGLE, &C
 pub struct ModelService {
     /// Its name in messages.
     pub name: &'static str,
-    /// The host names that its clients connect to, as patterns of the network policy. The first is the name under which a
-    /// sandbox reaches it through the broker.
+    /// The host names that its clients connect to, as patterns of the network policy.
     pub hosts: &'static [&'static str],
+    /// The name under which a sandbox reaches it through the broker, over plain HTTP; empty if it is not brokered. Not the
+    /// vendor's: programs try TLS at a name that they know, wait and try again.
+    pub sandbox_host: &'static str,
     /// The address of its API; `None` if the configuration has to name it.
     pub base_url: Option<&'static str>,
     /// The credentials that it accepts, the default first.

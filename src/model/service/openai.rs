@@ -13,6 +13,7 @@ use super::{AuthMethod, CredentialKind, ModelService};
 pub static OPENAI: ModelService = ModelService {
     name: "OpenAI",
     hosts: &["api.openai.com"],
+    sandbox_host: "openai.ralph.internal",
     base_url: Some("https://api.openai.com"),
     credentials: &[OPENAI_KEY],
     routes: &[RESPONSES_ROUTE, CHAT_ROUTE, MODELS_ROUTE],
