@@ -72,6 +72,7 @@ pub(super) fn is_sandbox_fault(kind: SandboxErrorKind) -> bool {
         SandboxErrorKind::Lost
         | SandboxErrorKind::Unreachable
         | SandboxErrorKind::Unavailable
+        | SandboxErrorKind::DiskFull
         | SandboxErrorKind::Failed => true,
         SandboxErrorKind::Unsupported
         | SandboxErrorKind::NotStarted

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::id::ObjectId;
-use crate::sandbox::{Reuse, Sandbox, SandboxErrorKind, SandboxSpec, clone_dir};
+use crate::sandbox::{Reuse, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec, clone_dir};
 use crate::scm::{CloneStart, PrivateClone, Repository, ScmError, SeedPack};
 use crate::state::{RunOutcomeKind, StateError, if_exists, write_atomically};
 use crate::text::error_chain;
@@ -26,6 +26,8 @@ pub(super) struct Workplace<'a> {
     sandbox: Box<dyn Sandbox>,
     /// Whether an iteration started in this sandbox.
     used: bool,
+    /// Whether the sandbox is over its disk limit, and so of no use to a resume.
+    is_over_disk_limit: bool,
     /// The user's repository.
     pub(super) repo: Repository,
     /// The pack with everything that the base commit reaches.
@@ -49,6 +51,7 @@ impl<'a> Workplace<'a> {
             inputs,
             sandbox,
             used: false,
+            is_over_disk_limit: false,
             repo,
         })
     }
@@ -141,6 +144,10 @@ impl<'a> Workplace<'a> {
                 ));
                 self.recreate_with_retries(progress).await
             }
+            Some(SandboxErrorKind::DiskFull) => {
+                self.is_over_disk_limit = true;
+                Err(Halt::paused(with_hint(&error)))
+            }
             Some(kind) if is_sandbox_fault(kind) => Err(Halt::paused(error_chain(&error))),
             _ => Err(Halt::Broken(error)),
         }
@@ -150,8 +157,12 @@ impl<'a> Workplace<'a> {
     pub(super) async fn release(&self, kind: RunOutcomeKind) -> Result<(), RunError> {
         let released = match (kind, self.inputs.spec.reuse) {
             (RunOutcomeKind::Done | RunOutcomeKind::Failed, _) => return Ok(self.sandbox.close().await?),
-            (RunOutcomeKind::Paused | RunOutcomeKind::Stopped, Reuse::Allowed) => self.sandbox.stop().await,
-            (RunOutcomeKind::Paused | RunOutcomeKind::Stopped, Reuse::Never) => self.sandbox.close().await,
+            (RunOutcomeKind::Paused | RunOutcomeKind::Stopped, Reuse::Allowed)
+                if !self.is_over_disk_limit =>
+            {
+                self.sandbox.stop().await
+            }
+            (RunOutcomeKind::Paused | RunOutcomeKind::Stopped, _) => self.sandbox.close().await,
         };
         if let Err(error) = released {
             self.inputs
@@ -218,19 +229,29 @@ pub(super) async fn open_sandbox(parts: &RunParts, spec: &SandboxSpec) -> Result
     Ok(parts.provider.create(spec).await?)
 }
 
-/// The kind of an error that comes from the sandbox.
-fn sandbox_error_kind(error: &RunError) -> Option<SandboxErrorKind> {
+/// The error that comes from the sandbox.
+fn sandbox_error(error: &RunError) -> Option<&SandboxError> {
     match error {
-        RunError::Sandbox(error) | RunError::Scm(ScmError::Sandbox(error)) => Some(error.kind()),
+        RunError::Sandbox(error) | RunError::Scm(ScmError::Sandbox(error)) => Some(error),
         _ => None,
     }
+}
+
+fn sandbox_error_kind(error: &RunError) -> Option<SandboxErrorKind> {
+    sandbox_error(error).map(SandboxError::kind)
+}
+
+/// An error with what the user can do next.
+fn with_hint(error: &RunError) -> String {
+    let hint = sandbox_error(error).and_then(SandboxError::hint);
+    let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+    format!("{}{hint}", error_chain(error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::runner::tests::TestRun;
-    use crate::sandbox::SandboxError;
 
     async fn text(workplace: &Workplace<'_>, name: &str) -> Option<String> {
         let path = workplace.clone_dir().join(name);
@@ -299,6 +320,23 @@ mod tests {
         let other = RunError::NoProfile("p".to_owned());
         let other = workplace.recover(other, 1, &mut progress).await;
         assert!(matches!(other, Err(Halt::Broken(RunError::NoProfile(_)))));
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_over_its_disk_limit_is_not_kept_for_a_resume() {
+        let run = TestRun::new().await;
+        let (mut progress, mut workplace) = (run.progress().await, run.workplace().await);
+        workplace.reset_clone(&mut progress).await.unwrap();
+        let full = SandboxError::new(SandboxErrorKind::DiskFull, "too much").with_hint(Some("use less"));
+        match workplace.recover(full.into(), 1, &mut progress).await {
+            Err(Halt::End {
+                kind: RunOutcomeKind::Paused,
+                reason,
+            }) => assert_eq!(reason, "too much (use less)"),
+            other => panic!("{other:?}"),
+        }
+        workplace.release(RunOutcomeKind::Paused).await.unwrap();
+        assert!(!workplace.clone_dir().exists());
     }
 
     #[tokio::test]

@@ -30,6 +30,8 @@ pub enum SandboxErrorKind {
     Unsupported,
     /// The provider failed, and would fail again until a person acts.
     Failed,
+    /// The sandbox used too much disk space. It would again exceed its limit at the next command, so it must be replaced.
+    DiskFull,
     /// The engine or service behind the sandbox does not answer. A later attempt may succeed.
     Unreachable,
     /// The sandbox was removed, stopped or cannot be controlled any more. A new one may work.

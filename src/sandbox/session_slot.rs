@@ -100,6 +100,12 @@ pub(super) trait WarmSandbox: Sync {
     /// Why no command can run any more; `None` while the sandbox runs.
     async fn unusable_reason(&self) -> Result<Option<SandboxError>, SandboxError>;
 
+    /// Like [`Self::unusable_reason`], after something in the sandbox was killed. If the sandbox itself is ending, waits
+    /// until its provider knows that.
+    async fn lost_reason(&self) -> Result<Option<SandboxError>, SandboxError> {
+        self.unusable_reason().await
+    }
+
     /// Runs a command without the guest.
     async fn exec_plain(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError>;
 
@@ -135,7 +141,7 @@ pub(super) trait WarmSandbox: Sync {
         };
         match error.cause::<SessionError>() {
             None => Err(error),
-            Some(lost) => match self.unusable_reason().await? {
+            Some(lost) => match self.lost_reason().await? {
                 Some(reason) => Err(reason),
                 None => Ok(self.slot().exit_after_lost_session(command, lost).await),
             },

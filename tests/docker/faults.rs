@@ -56,7 +56,14 @@ async fn a_disk_that_fills_in_the_midst_of_an_iteration_pauses_the_run() {
     let begin = doing([write("a.txt", "hello\n"), commit("Begin to say hello")]);
     let fill = doing([run("head -c 80000000 /dev/zero > ../home/full; sleep 5")]);
     let mut command = site.scripted(&script([begin, fill, whole_task()]));
-    finish(command.args(["--set", "sandbox.resources.disk=60m"])).expect(3, &["paused: ", "may use 60 MB"]);
+    let paused = finish(command.args(["--set", "sandbox.resources.disk=60m"]));
+    paused.expect(
+        3,
+        &["paused: ", "may use 60 MB", "raise `sandbox.resources.disk`"],
+    );
+    // It goes on in a new sandbox, with the same limit.
+    site.expect_nothing_left();
+    finish(&mut site.ralph(&["resume"])).expect(3, &["paused: ", "may use 60 MB"]);
     finish(&mut site.ralph(&["resume", "--set", "sandbox.resources.disk=1g"])).expect(0, &["done: "]);
     let history = site.place.git(&["log", "--all", "--format=%s"]);
     assert_eq!(history.matches("Begin to say hello").count(), 1, "{history}");

@@ -143,7 +143,7 @@ async fn a_sandbox_that_grows_beyond_its_limit_is_stopped_and_named(#[case] dir:
     let command = Command::shell(fill).timeout(Duration::from_secs(60));
     let error = sandbox.exec(&command, &mut Discard).await.unwrap_err();
     assert!(error.to_string().ends_with("and may use 40 MB"), "{error}");
-    assert_eq!(error.kind(), SandboxErrorKind::Failed);
+    assert_eq!(error.kind(), SandboxErrorKind::DiskFull);
 
     let full = || {
         docker(

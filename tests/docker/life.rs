@@ -1,10 +1,12 @@
 //! How a sandbox is found again, taken over, and lost.
 
 use std::path::Path;
+use std::time::Duration;
 
 use ralph::exec::{Command, Discard};
 use ralph::sandbox::{Provider, Resources, Reuse, SandboxError, SandboxErrorKind, SandboxSpec};
 use rstest::rstest;
+use tokio::time::timeout;
 
 use crate::docker_test::{DockerTest, prints, sandbox_dirs, shell};
 use crate::need;
@@ -128,6 +130,25 @@ async fn a_container_stopped_by_hand_is_a_sandbox_that_is_lost() {
     assert_eq!(error.kind(), SandboxErrorKind::Lost);
     let reason = "was lost: its container was stopped; the end of its log: I was here";
     assert!(error.to_string().ends_with(reason), "{error}");
+    let again = room.provider.reopen(&room.spec).await.unwrap().unwrap();
+    again.start().await.unwrap();
+    prints(again.as_ref(), "true").await;
+    again.close().await.unwrap();
+}
+
+#[rstest]
+#[case::by_its_timeout(Command::new("sleep").arg("600").timeout(Duration::from_secs(1)))]
+#[case::by_its_idle_timeout(Command::new("sleep").arg("600").idle(Duration::from_secs(1)))]
+#[tokio::test]
+async fn a_command_in_a_container_that_is_paused_is_bounded(#[case] command: Command) {
+    let room = need!(DockerTest::new().await);
+    let sandbox = room.create().await;
+    prints(sandbox.as_ref(), "true").await;
+    docker(&room.engine, &["pause", sandbox.id()]);
+    let tried = timeout(Duration::from_secs(120), sandbox.exec(&command, &mut Discard)).await;
+    let error = tried.expect("the command is bounded").unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::Lost);
+    assert!(error.to_string().ends_with("its container was paused"), "{error}");
     let again = room.provider.reopen(&room.spec).await.unwrap().unwrap();
     again.start().await.unwrap();
     prints(again.as_ref(), "true").await;

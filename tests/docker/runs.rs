@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rstest::rstest;
+
 use crate::need;
 use crate::site::{LEFT_BEHIND, Site, slow, wait_until_started};
 use crate::support::base;
@@ -54,14 +56,19 @@ async fn a_failed_run_leaves_nothing() {
     site.expect_nothing_left();
 }
 
+#[rstest]
+#[case::killed(&["kill"])]
+#[case::removed(&["rm", "--force"])]
 #[tokio::test]
-async fn a_container_removed_by_hand_costs_one_iteration_begun_again() {
+async fn a_container_that_is_ended_by_hand_costs_no_iteration(#[case] end: &[&str]) {
     let site = need!(Site::new().await);
     let live = Live::start(&mut site.scripted(&slow()));
     wait_until_started(&site);
-    docker(&site.engine, &["rm", "--force", &site.containers()[0]]);
+    docker(&site.engine, &[end, &[&site.containers()[0]]].concat());
     live.wait()
         .expect(0, &["creating a new sandbox from the checkpoint", "done: "]);
+    // The first iteration began again, and the second did the task.
+    assert_eq!(site.place.status()["iterations"], 2);
     site.expect_nothing_left();
 }
 

@@ -37,6 +37,10 @@ const KILLED: i32 = 128 + SIGKILL;
 const OOM_TIMEOUT: Duration = Duration::from_secs(2);
 const OOM_POLL: Duration = Duration::from_millis(20);
 
+/// How long the engine may take to report that a container has ended.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+const END_POLL: Duration = Duration::from_millis(20);
+
 /// How many lines of the log of a container an error message shows.
 const LOG_LINES: u32 = 10;
 
@@ -157,9 +161,9 @@ impl DockerSandbox {
             "all processes in the sandbox `{}` were ended: {reason}",
             self.name
         );
-        Err(SandboxError::new(SandboxErrorKind::Failed, message).with_hint(Some(
-            "find what uses the disk with `ralph sandbox exec`, free some space or raise `sandbox.resources.disk`, then \
-             run `ralph resume`",
+        Err(SandboxError::new(SandboxErrorKind::DiskFull, message).with_hint(Some(
+            "raise `sandbox.resources.disk`, free some space on the disk, or ask the agent with `ralph note` to use less; \
+             `ralph resume` goes on in a new sandbox, from the last checkpoint",
         )))
     }
 
@@ -170,11 +174,6 @@ impl DockerSandbox {
             // No process can be started, for example because the process limit is reached.
             Ok(ExecState::NotStarted | ExecState::Running) => self.restart().await,
             Err(EngineError::Conflict { .. }) if self.lifecycle.state() == LifecycleState::Stopped => Ok(()),
-            // The container ended with its processes. Its files still exist.
-            Err(EngineError::Conflict { .. }) => {
-                self.slot.add_notice(self.stop_reason().await.to_string());
-                self.restart().await
-            }
             Err(error) => self.explain(Err(error)).await,
         }
     }
@@ -211,8 +210,26 @@ impl WarmSandbox for DockerSandbox {
         Ok(Some(SandboxError::lost(&self.name, reason)))
     }
 
+    async fn lost_reason(&self) -> Result<Option<SandboxError>, SandboxError> {
+        // All processes of a container end before the engine knows that it ended. Meanwhile none can be started in it.
+        if matches!(self.exec.script(":", &[]).await, Ok(ExecState::Exited(0))) {
+            return Ok(None);
+        }
+        let give_up = Instant::now() + END_TIMEOUT;
+        loop {
+            match self.unusable_reason().await? {
+                None if Instant::now() < give_up => sleep(END_POLL).await,
+                reason => return Ok(reason),
+            }
+        }
+    }
+
     async fn exec_plain(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
         match self.exec.run(command, output).await {
+            Ok(exit) if exit.status == ExitStatus::Code(KILLED) => match self.lost_reason().await? {
+                Some(reason) => Err(reason),
+                None => Ok(exit),
+            },
             Ok(exit) => Ok(exit),
             Err(error) if error.cause::<EngineError>().is_none() => Err(error),
             Err(error) => Err(self.unusable_reason().await?.unwrap_or(error)),

@@ -159,10 +159,15 @@ impl<'a> SessionCall<'a> {
         sent.map_err(|error| self.lost(error))
     }
 
-    /// When the guest must have sent something. A command without a timeout may be silent forever.
+    /// When the guest must have sent its next reply. It enforces the limits of the command, unless it is frozen together
+    /// with the sandbox. A command without limits may be silent forever.
     fn reply_deadline(&self, command: &Command, started: Instant) -> Option<Instant> {
-        let longest = command.timeout?.checked_add(self.context.grace)?;
-        Some(started.checked_add(longest)?.max(Instant::now()) + REPLY_TIMEOUT)
+        let now = Instant::now();
+        let after = |from: Instant, limit: Duration| from.checked_add(limit)?.checked_add(self.context.grace);
+        let timeout = command.timeout.and_then(|limit| after(started, limit));
+        let idle = command.idle.and_then(|limit| after(now, limit));
+        let first = timeout.into_iter().chain(idle).min()?;
+        first.max(now).checked_add(REPLY_TIMEOUT)
     }
 
     /// The next reply. Closes the session if the guest does not send it in time.

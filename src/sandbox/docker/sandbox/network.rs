@@ -7,7 +7,7 @@ use super::super::super::lifecycle::LifecycleState;
 use super::super::super::session_slot::WarmSandbox;
 use super::super::seal::{SealError, report_step};
 use super::DockerSandbox;
-use crate::engine::ContainerState;
+use crate::engine::{ContainerState, EngineError};
 
 impl DockerSandbox {
     /// Starts its container on a sealed network, and verifies the seal.
@@ -95,7 +95,13 @@ impl DockerSandbox {
     }
 
     async fn start_container(&self) -> Result<(), SandboxError> {
-        let started = self.engine().start_container(self.container()).await;
+        let mut started = self.engine().start_container(self.container()).await;
+        if matches!(started, Err(EngineError::Conflict { .. })) {
+            // It is frozen: only its end thaws what it runs.
+            let killed = self.engine().kill_container(self.container()).await;
+            self.explain(killed).await?;
+            started = self.engine().start_container(self.container()).await;
+        }
         self.explain(started).await
     }
 
