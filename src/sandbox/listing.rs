@@ -16,6 +16,8 @@ pub struct SandboxListing {
     pub provider: &'static str,
     /// The run that owns it, or owned it last, if known.
     pub run: Option<RunId>,
+    /// Whether it belongs to the provider's own data directory. Those of other directories are their own to sweep.
+    pub is_own: bool,
     /// Whether it runs.
     pub activity: SandboxActivity,
     /// Whether its owner still exists.

@@ -81,6 +81,12 @@ impl SandboxDir {
         }
     }
 
+    /// Whether it is directly below `base`, by whatever path that is known.
+    pub(super) fn is_below(&self, base: &Path) -> bool {
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        self.dir.parent().is_some_and(|parent| real(parent) == real(base))
+    }
+
     /// Creates the directories and the record. Returns false if the directory exists already.
     pub(super) fn create(
         &self,

@@ -189,11 +189,12 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
         dir.remove().await
     }
 
-    /// Removes sandboxes whose owner process was killed. A process that exits normally stops its own sandbox.
+    /// Removes sandboxes of this data directory whose owner process was killed. A process that exits normally stops its
+    /// own sandbox.
     async fn sweep(&self) -> Result<(), SandboxError> {
         for found in self.census().await? {
             let instance = found.instance.as_ref();
-            if !instance.is_some_and(|instance| instance.needs_sweep) {
+            if !found.listing.is_own || !instance.is_some_and(|instance| instance.needs_sweep) {
                 continue;
             }
             // The orphan of another user can only be removed by that user.
@@ -230,6 +231,7 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
             },
             provider: B::NAME,
             run,
+            is_own: dir.is_below(&self.base),
             activity: instance
                 .as_ref()
                 .map_or(SandboxActivity::Removed, |instance| instance.activity),
@@ -397,6 +399,8 @@ mod tests {
     struct FakeBackend {
         running: Mutex<Vec<String>>,
         image: &'static str,
+        /// Running orphans of other data directories.
+        elsewhere: Mutex<Vec<SandboxDir>>,
     }
 
     struct FakeSandbox(SandboxDir, WorkspaceFiles);
@@ -482,7 +486,8 @@ mod tests {
         async fn instances(&self, dirs: &[SandboxDir]) -> Result<Vec<Instance>, SandboxError> {
             let running = self.running.lock().unwrap();
             let own = dirs.iter().filter(|dir| running.contains(&dir.name()));
-            let instances = own.map(|dir| Instance {
+            let elsewhere = self.elsewhere.lock().unwrap();
+            let instances = own.chain(elsewhere.iter()).map(|dir| Instance {
                 name: dir.name(),
                 dir: dir.clone(),
                 ids: vec![dir.name()],
@@ -490,12 +495,13 @@ mod tests {
                 needs_sweep: true,
                 image: None,
                 created: None,
-                creator: (None, None),
+                creator: (None, Some(dead())),
             });
             Ok(instances.collect())
         }
         async fn remove_at(&self, dir: &SandboxDir) -> Result<(), SandboxError> {
             self.running.lock().unwrap().retain(|name| *name != dir.name());
+            self.elsewhere.lock().unwrap().retain(|other| other != dir);
             Ok(())
         }
     }
@@ -523,9 +529,28 @@ mod tests {
     /// Lets a sandbox look like that of a process that has ended.
     fn orphan(provider: &WorkspaceProvider<FakeBackend>, run: &str) {
         let (dir, record) = provider.find_run(&RunId::parse(run).unwrap()).unwrap().unwrap();
-        let dead = format!("{{\"host\":\"here\",\"pid\":{},\"started\":null}}", u32::MAX / 2);
-        let owner = serde_json::from_str(&dead).unwrap();
+        let owner = dead();
         dir.record_owner(&SandboxRecord { owner, ..record }).unwrap();
+    }
+
+    /// A process that has ended.
+    fn dead() -> Owner {
+        let dead = format!("{{\"host\":\"here\",\"pid\":{},\"started\":null}}", u32::MAX / 2);
+        serde_json::from_str(&dead).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_orphan_of_another_data_directory_is_listed_and_not_swept() {
+        let (base, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let provider = provider(&base, "v1");
+        let foreign = SandboxDir::new(other.path(), "foreign");
+        provider.backend.elsewhere.lock().unwrap().push(foreign);
+        provider.create(&spec("r2345", "one")).await.unwrap();
+        let listed = provider.list().await.unwrap();
+        let own: Vec<bool> = listed.iter().map(|one| one.is_own).collect();
+        assert_eq!(own, [true, false], "{listed:?}");
+        assert!(listed[1].standing.is_orphan());
+        assert!(provider.remove("foreign", RemovalScope::Orphans).await.unwrap());
     }
 
     #[tokio::test]

@@ -33,7 +33,7 @@ async fn a_suite_that_is_killed_halfway_leaves_nothing_once_pruned() {
     let left = workspaces(&site);
     assert!(!left.is_empty(), "nothing was left to prune");
 
-    let mut prune = site.ralph(&["sandbox", "prune", "--type", "docker"]);
+    let mut prune = site.ralph(&["sandbox", "prune", "--all", "--type", "docker"]);
     finish(&mut prune).expect(0, &["Removed"]);
     assert_eq!(traces(&site), before);
     for workspace in left {

@@ -101,6 +101,25 @@ async fn what_a_killed_run_left_is_pruned_once_and_for_all() {
 }
 
 #[tokio::test]
+async fn what_a_killed_run_left_belongs_to_its_data_directory() {
+    let _held = LEFT_BEHIND.lock().await;
+    let (site, other) = (need!(Site::new().await), need!(Site::new().await));
+    begin_and_kill(&site);
+    let name = site.containers()[0].clone();
+    // A run under another RALPH_HOME does not remove it, and neither a list nor a prune there shows it.
+    finish(&mut other.scripted(&script([whole_task()]))).expect(0, &["done: "]);
+    assert_eq!(site.containers(), [name.as_str()]);
+    let listed = finish(&mut other.ralph(&["sandbox", "ls"]));
+    assert!(!listed.stdout.contains(&name), "{}", listed.stdout);
+    listed.expect(0, &["`--all` lists them"]);
+    finish(&mut other.ralph(&["sandbox", "prune"])).expect(0, &["Removed 0 of"]);
+    let asked = finish(&mut other.ralph(&["sandbox", "prune", "--all", "--dry-run"]));
+    assert!(asked.stdout.contains(&name), "{}", asked.stdout);
+    finish(&mut site.ralph(&["resume"])).expect(0, &["done: "]);
+    site.expect_nothing_left();
+}
+
+#[tokio::test]
 async fn an_interrupted_run_rests_and_its_sandbox_can_be_looked_into_no_more() {
     let _held = LEFT_BEHIND.lock().await;
     let site = need!(Site::new().await);

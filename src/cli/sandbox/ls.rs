@@ -4,20 +4,33 @@ use super::{ProviderArgs, SandboxListing};
 use crate::cli::{CliError, CliExit, CliResult, Context};
 
 /// List the sandboxes of all runs and their owners
+///
+/// Those of other data directories (`RALPH_HOME`) are listed with `--all` only.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ListSandboxesArgs {
     #[command(flatten)]
     provider: ProviderArgs,
+    /// Those of other data directories too
+    #[arg(long)]
+    all: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(super) async fn ls(context: &Context, args: ListSandboxesArgs) -> CliResult {
-    let listed = args.provider.connect(context)?.list().await?;
+    let mut listed = args.provider.connect(context)?.list().await?;
+    let found = listed.len();
+    listed.retain(|one| args.all || one.is_own);
     show(context, &listed, args.json)?;
     if listed.is_empty() && !args.json {
         context.ui.say("No sandboxes.");
+    }
+    let hidden = found - listed.len();
+    if hidden > 0 && !args.json {
+        context.ui.say(format_args!(
+            "{hidden} more of other data directories: `--all` lists them."
+        ));
     }
     Ok(CliExit::Success)
 }

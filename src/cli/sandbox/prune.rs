@@ -11,6 +11,8 @@ use super::ls::show;
 use crate::cli::{CliExit, CliResult, Context};
 
 /// Remove orphaned sandboxes: those whose owner has exited or whose workspace is gone
+///
+/// Those of other data directories (`RALPH_HOME`) are removed with `--all` only.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct PruneSandboxesArgs {
     #[command(flatten)]
@@ -18,6 +20,9 @@ pub(in crate::cli) struct PruneSandboxesArgs {
     /// Only those older than this, as in `90m`, `12h` or `7d`
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     max_age: Option<Duration>,
+    /// Those of other data directories too
+    #[arg(long)]
+    all: bool,
     /// Print what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
@@ -30,6 +35,7 @@ pub(in crate::cli) async fn prune(context: &Context, args: PruneSandboxesArgs) -
     let provider = args.provider.connect(context)?;
     let now = context.surroundings().now();
     let mut listed = provider.list().await?;
+    listed.retain(|one| one.is_own || args.all);
     listed.retain(|one| one.standing.is_orphan() && is_old(one, args.max_age, now));
     let mut removed = Vec::new();
     for one in listed {

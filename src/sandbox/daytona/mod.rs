@@ -159,6 +159,7 @@ impl DaytonaProvider {
         Some(SandboxListing {
             id: info.name.clone(),
             provider: NAME,
+            is_own: true,
             run: Some(labels.run),
             activity: match info.phase() {
                 DaytonaPhase::Started | DaytonaPhase::Changing => SandboxActivity::Running,
