@@ -109,10 +109,17 @@ impl EngineError {
             Self::DiskFull { .. } => {
                 "free disk space with `ralph image prune`; `docker system df` shows what uses it"
             }
-            Self::RegistryUnreachable { .. } => "check the network and the proxy settings of the engine",
+            Self::RegistryUnreachable { .. } => {
+                "check the network, the proxy and the certificates of the engine; or name a base that it can reach \
+                 (`image.base`), or an image that it has (`sandbox.image`)"
+            }
             Self::NotFound { .. } => "check the name, or pull or build the image first",
             Self::Disconnected { .. } => "check that the engine is running: `docker info`",
             Self::NoTag { .. } => "use a reference like `registry/name:tag`",
+            Self::Build { tail, .. } if is_failed_download(tail) => {
+                "a download failed: name a base (`image.base`) that has the certificates, mirrors and proxy of your \
+                 network, with `NODE_MIRROR` for Node; or an image that needs no build (`sandbox.image`)"
+            }
             Self::Build { .. } => "fix the error in the last lines of the log above, then build again",
             Self::Other { hint, .. } => return *hint,
             Self::Content { .. } | Self::Conflict { .. } | Self::Api { .. } => return None,
@@ -233,7 +240,7 @@ fn is_hidden(endpoint: &EngineEndpoint) -> bool {
 }
 
 const DISK_FULL: [&str; 2] = ["no space left on device", "disk quota exceeded"];
-const UNREACHABLE: [&str; 8] = [
+const UNREACHABLE: [&str; 9] = [
     "no such host",
     "dial tcp",
     "i/o timeout",
@@ -242,6 +249,8 @@ const UNREACHABLE: [&str; 8] = [
     "server misbehaving",
     "network is unreachable",
     "proxyconnect",
+    // The certificate of a company's proxy, which the engine does not know.
+    "x509: ",
 ];
 const DENIED: [&str; 4] = [
     "unauthorized",
@@ -249,6 +258,24 @@ const DENIED: [&str; 4] = [
     "access to the resource is denied",
     "no basic auth credentials",
 ];
+
+/// What apt, curl, npm and pip print in a build without a network, or behind a proxy with a certificate of its own.
+const FAILED_DOWNLOADS: [&str; 8] = [
+    "could not resolve",
+    "could not connect",
+    "failed to connect",
+    "certificate verif",
+    "ssl certificate problem",
+    "self-signed certificate",
+    "getaddrinfo",
+    "temporary failure",
+];
+
+/// Whether a build failed because something could not be fetched.
+fn is_failed_download(tail: &str) -> bool {
+    let lower = tail.to_lowercase();
+    FAILED_DOWNLOADS.iter().any(|text| lower.contains(text))
+}
 
 /// The message of the engine.
 fn message_of(error: &ApiError) -> String {
@@ -294,6 +321,11 @@ mod tests {
         "cannot reach the registry"
     )]
     #[case::timeout(500, "net/http: TLS handshake timeout", "cannot reach the registry")]
+    #[case::certificate(
+        500,
+        "x509: certificate signed by unknown authority",
+        "cannot reach the registry"
+    )]
     #[case::denied(
         500,
         "pull access denied for x, repository does not exist or may require 'docker login'",
@@ -312,5 +344,32 @@ mod tests {
             bollard::errors::Error::DockerResponseServerError { status_code, message },
         );
         assert!(error.to_string().contains(expected), "{error}");
+    }
+
+    #[rstest]
+    #[case("curl: (6) Could not resolve host: nodejs.org", true)]
+    #[case(
+        "curl: (60) SSL certificate problem: unable to get local issuer certificate",
+        true
+    )]
+    #[case(
+        "npm error code SELF_SIGNED_CERT_IN_CHAIN\nnpm error self-signed certificate in chain",
+        true
+    )]
+    #[case(
+        "E: Failed to fetch http://deb.debian.org/x  Temporary failure resolving 'deb.debian.org'",
+        true
+    )]
+    #[case("make: *** [all] Error 2", false)]
+    fn the_hint_of_a_failed_download_names_the_settings(#[case] tail: &str, #[case] is_download: bool) {
+        let error = EngineError::Build {
+            tag: "x".to_owned(),
+            tail: tail.to_owned(),
+            log: "log".into(),
+        };
+        let hint = error.hint().unwrap();
+        let names = |name: &str| hint.contains(name);
+        let all = ["`image.base`", "`sandbox.image`", "`NODE_MIRROR`"];
+        assert_eq!(all.into_iter().all(names), is_download, "{hint}");
     }
 }

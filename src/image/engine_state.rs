@@ -60,9 +60,9 @@ pub enum PullHistory {
 /// Identifies the content that an image reference currently stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BaseIdentity {
-    /// The digest in its registry, such as `sha256:1f2e…`.
+    /// The digest in the registry that its name stands for, such as `sha256:1f2e…`.
     RepoDigest(String),
-    /// The digest over its layers, because it comes from no registry.
+    /// The digest over its layers, because it does not come from that registry.
     Layers(Digest),
     /// Unknown until it is pulled.
     Unresolved,
@@ -71,18 +71,20 @@ pub enum BaseIdentity {
 impl BaseIdentity {
     /// Identifies an image by its repository digests (`name@sha256:…`) and its diff ids.
     ///
-    /// Of several digests, the one of the reference's own repository is used, so that all hosts choose the same.
+    /// Only the digest of the reference's own repository counts: an image gets further ones when it is pushed under other
+    /// names, and stays what it is.
     #[must_use]
     pub fn new(reference: &ImageReference, repo_digests: &[String], diff_ids: &[String]) -> Self {
         let wanted = short_repository(reference.repository());
-        let mut digests: Vec<(bool, &str)> = repo_digests
+        let mut digests: Vec<&str> = repo_digests
             .iter()
             .filter_map(|name| name.split_once('@'))
-            .map(|(repository, digest)| (short_repository(repository) != wanted, digest))
+            .filter(|(repository, _)| short_repository(repository) == wanted)
+            .map(|(_, digest)| digest)
             .collect();
         digests.sort_unstable();
         match digests.first() {
-            Some((_, digest)) => Self::RepoDigest((*digest).to_owned()),
+            Some(digest) => Self::RepoDigest((*digest).to_owned()),
             None => Self::Layers(Digest::sha256_fields(diff_ids)),
         }
     }
@@ -116,10 +118,12 @@ mod tests {
 
     use super::*;
 
+    const LAYERS: &str = "layers:1019c68dc3720ea7a70cc64bdfb7970bcdbe116ffc3c09539f12c8c157fa3857";
+
     #[rstest]
     #[case::its_own_repository(&["aaa/mirror@sha256:11", "docker.io/library/debian@sha256:22"], "sha256:22")]
-    #[case::another_repository(&["mirror@sha256:33", "copy@sha256:11"], "sha256:11")]
-    #[case::no_digest(&[], "layers:1019c68dc3720ea7a70cc64bdfb7970bcdbe116ffc3c09539f12c8c157fa3857")]
+    #[case::pushed_under_another_name(&["mirror@sha256:33"], LAYERS)]
+    #[case::no_digest(&[], LAYERS)]
     fn an_image_is_identified_by_its_digest_or_else_by_its_layers(
         #[case] digests: &[&str],
         #[case] expected: &str,

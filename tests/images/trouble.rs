@@ -143,7 +143,15 @@ async fn a_base_that_is_nowhere_in_reach_is_told_as_such() {
     project.configure(&missing, "");
     let ended = project.try_build(&[]);
     let said = format!("ralph: cannot reach the registry of {missing}");
-    ended.expect(1, &[&said, "hint: check the network"]);
+    ended.expect(
+        1,
+        &[
+            &said,
+            "hint: check the network",
+            "`image.base`",
+            "`sandbox.image`",
+        ],
+    );
     assert_eq!(ended.stdout, "");
     project.close().await;
 }
