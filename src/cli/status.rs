@@ -1,5 +1,7 @@
 //! `ralph status`
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::id::RunId;
@@ -56,7 +58,7 @@ pub(super) fn status(context: &Context, args: &StatusArgs) -> CliResult {
     };
     let rows = listed
         .iter()
-        .map(|run| status_of(context, run))
+        .map(status_of)
         .collect::<Result<Vec<_>, _>>()?;
     if rows.is_empty() && !args.json {
         context
@@ -71,14 +73,11 @@ pub(super) fn status(context: &Context, args: &StatusArgs) -> CliResult {
     Ok(CliExit::Success)
 }
 
-fn status_of(context: &Context, run: &RunDir) -> Result<RunStatus, CliError> {
+fn status_of(run: &RunDir) -> Result<RunStatus, CliError> {
     let facts = run.facts();
     let lines = run.journal()?;
     let holder = run.holder()?;
-    let ledger = Ledger::from_journal(
-        &lines,
-        lines.last().map_or(context.surroundings().now(), |line| line.at),
-    );
+    let ledger = Ledger::from_journal(&lines, Duration::ZERO);
     let last = lines.iter().rev().find_map(|line| match &line.entry {
         JournalEntry::Recorded(record) => Some(record.as_ref()),
         _ => None,

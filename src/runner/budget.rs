@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::state::{CallCharge, JournalEntry, JournalLine};
@@ -63,9 +62,10 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Adds up the journal. A call that never returned counts as what was reserved for it.
+    /// Adds up the journal. A call that never returned counts as what was reserved for it. `since_last_line` is the time
+    /// that the owner of the run has worked since the last line; a reader knows none.
     #[must_use]
-    pub fn from_journal(lines: &[JournalLine], now: Timestamp) -> Self {
+    pub fn from_journal(lines: &[JournalLine], since_last_line: Duration) -> Self {
         let mut ledger = Self::default();
         let mut calls: BTreeMap<u64, CallCharge> = BTreeMap::new();
         for line in lines {
@@ -91,7 +91,7 @@ impl Ledger {
             ledger.unpriced_calls += u64::from(amount.cost.is_none());
         }
         ledger.calls = calls.keys().last().copied().unwrap_or(0);
-        ledger.worked = worked(lines, now).saturating_sub(ledger.waited);
+        ledger.worked = worked(lines, since_last_line).saturating_sub(ledger.waited);
         ledger
     }
 
@@ -159,25 +159,27 @@ pub(super) fn since_rest(lines: &[JournalLine]) -> &[JournalLine] {
 }
 
 /// The time during which a process had the run open. A process that was killed counts until its last journal line.
-fn worked(lines: &[JournalLine], now: Timestamp) -> Duration {
-    let of_one_process =
-        |_: &JournalLine, next: &JournalLine| !matches!(next.entry, JournalEntry::Opened { .. });
-    let spans = lines.chunk_by(of_one_process);
-    let recorded: Duration = spans
-        .map(|span| between(span[0].at, span[span.len() - 1].at))
-        .sum();
+fn worked(lines: &[JournalLine], since_last_line: Duration) -> Duration {
+    let pairs = lines.windows(2).map(|pair| (&pair[0], &pair[1]));
+    let of_one_process = pairs.filter(|(_, next)| !matches!(next.entry, JournalEntry::Opened { .. }));
+    let recorded: Duration = of_one_process.map(|(from, to)| between(from, to)).sum();
     match lines.last() {
-        Some(last) if !matches!(last.entry, JournalEntry::Ended { .. }) => recorded + between(last.at, now),
+        Some(last) if !matches!(last.entry, JournalEntry::Ended { .. }) => recorded + since_last_line,
         _ => recorded,
     }
 }
 
-fn between(from: Timestamp, to: Timestamp) -> Duration {
-    Duration::try_from(to.duration_since(from)).unwrap_or(Duration::ZERO)
+/// The time between two lines of one process. Only lines of older versions, which have nothing else, need the wall clock.
+fn between(from: &JournalLine, to: &JournalLine) -> Duration {
+    match (from.monotonic_ms, to.monotonic_ms) {
+        (Some(from), Some(to)) => Duration::from_millis(to.saturating_sub(from)),
+        _ => Duration::try_from(to.at.duration_since(from.at)).unwrap_or(Duration::ZERO),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use rstest::rstest;
 
     use super::*;
@@ -206,6 +208,7 @@ mod tests {
         let line = |(seq, (second, entry))| JournalLine {
             seq,
             at: at(second),
+            monotonic_ms: None,
             entry,
         };
         (1..).zip(entries).map(line).collect()
@@ -267,7 +270,7 @@ mod tests {
                 (3, calling(2, amount(300, Some(0.2)))),
                 (4, calling(3, amount(7, None))),
             ]),
-            at(4),
+            Duration::ZERO,
         );
         assert_eq!(ledger.tokens.total(), 20 + 300 + 7);
         assert_eq!(ledger.cost, usd(0.21));
@@ -276,21 +279,42 @@ mod tests {
 
     #[rstest]
     #[case::at_work(vec![(0, opened())], 40, 40)]
-    #[case::at_rest(vec![(0, opened()), (10, ended())], 1000, 10)]
-    #[case::taken_up(vec![(0, opened()), (10, ended()), (500, opened())], 505, 15)]
+    #[case::at_rest(vec![(0, opened()), (10, ended())], 990, 10)]
+    #[case::taken_up(vec![(0, opened()), (10, ended()), (500, opened())], 5, 15)]
     #[case::killed_at_its_last_line(
         vec![(0, opened()), (7, JournalEntry::IterationStarted { iteration: 1 }), (500, opened())],
-        505,
+        5,
         12
     )]
-    #[case::waiting_is_no_work(vec![(0, opened()), (30, JournalEntry::Waited { milliseconds: 20_000 })], 40, 20)]
+    #[case::waiting_is_no_work(vec![(0, opened()), (30, JournalEntry::Waited { milliseconds: 20_000 })], 10, 20)]
     fn work_is_the_time_a_process_had_the_run(
         #[case] entries: Vec<(i64, JournalEntry)>,
-        #[case] now: i64,
+        #[case] since_last_line: u64,
         #[case] expected: u64,
     ) {
-        let ledger = Ledger::from_journal(&journal(entries), at(now));
-        assert_eq!(ledger.worked, Duration::from_secs(expected));
+        let since_last_line = Duration::from_secs(since_last_line);
+        let mut lines = journal(entries);
+        let expected = Duration::from_secs(expected);
+        let by_the_wall_clock = Ledger::from_journal(&lines, since_last_line);
+        assert_eq!(by_the_wall_clock.worked, expected);
+        for line in &mut lines {
+            line.monotonic_ms = u64::try_from(line.at.as_millisecond()).ok();
+        }
+        assert_eq!(Ledger::from_journal(&lines, since_last_line).worked, expected);
+    }
+
+    #[rstest]
+    #[case::a_day_ahead(86_400)]
+    #[case::a_day_back(-86_400)]
+    fn a_wall_clock_that_jumps_changes_no_budget(#[case] jump: i64) {
+        let entries = (0..3).map(|iteration| JournalEntry::IterationStarted { iteration });
+        let entries = [opened()].into_iter().chain(entries).zip([0, 10, 20 + jump, 30]);
+        let mut lines = journal(entries.map(|(entry, second)| (100_000 + second, entry)));
+        for (line, milliseconds) in lines.iter_mut().zip([5, 10_005, 20_005, 30_005]) {
+            line.monotonic_ms = Some(milliseconds);
+        }
+        let ledger = Ledger::from_journal(&lines, Duration::from_secs(2));
+        assert_eq!(ledger.worked, Duration::from_secs(32));
     }
 
     #[rstest]

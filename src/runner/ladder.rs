@@ -190,6 +190,7 @@ mod tests {
         let line = |seq, entry| JournalLine {
             seq,
             at: jiff::Timestamp::UNIX_EPOCH,
+            monotonic_ms: None,
             entry,
         };
         let gutter = || JournalEntry::Recorded(Box::new(record(Gutter(Some(Rotate)))));

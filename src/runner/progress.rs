@@ -178,12 +178,12 @@ impl<'a> RunProgress<'a> {
 
     /// What the run used so far.
     pub(super) fn ledger(&self) -> Ledger {
-        Ledger::from_journal(self.journal.lines(), self.inputs.parts.clock.now())
+        Ledger::from_journal(self.journal.lines(), self.journal.since_last_line())
     }
 
     /// What the run used since it last ended and a person resumed it.
     pub(super) fn recent_ledger(&self) -> Ledger {
-        Ledger::from_journal(since_rest(self.journal.lines()), self.inputs.parts.clock.now())
+        Ledger::from_journal(since_rest(self.journal.lines()), self.journal.since_last_line())
     }
 
     /// The task with the ticks of the runner.

@@ -170,7 +170,7 @@ pub(super) fn report_end(
         reason: reason.clone(),
     });
     let (parts, facts) = (inputs.parts, inputs.dir.facts());
-    let used = Ledger::from_journal(journal.lines(), parts.clock.now());
+    let used = Ledger::from_journal(journal.lines(), journal.since_last_line());
     let mut newest = journal.lines().iter().rev();
     let pull_request = newest.find_map(|line| match &line.entry {
         JournalEntry::PullRequest { location, .. } => Some(location.clone()),
@@ -231,6 +231,7 @@ mod tests {
         let line = |(seq, entry)| JournalLine {
             seq,
             at: Timestamp::UNIX_EPOCH,
+            monotonic_ms: None,
             entry,
         };
         let lines: Vec<JournalLine> = (1..).zip(entries).map(line).collect();

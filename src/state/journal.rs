@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,8 +19,11 @@ use super::{IterationRecord, StateError, if_exists, open_to_append, repair_log, 
 pub struct JournalLine {
     /// Its number, from 1, without gaps.
     pub seq: u64,
-    /// When it was written.
+    /// When it was written, by the wall clock.
     pub at: Timestamp,
+    /// Milliseconds since its process opened the journal, by a clock that cannot be set. Older journals lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monotonic_ms: Option<u64>,
     /// The entry.
     #[serde(flatten)]
     pub entry: JournalEntry,
@@ -129,6 +133,9 @@ pub struct Journal {
     path: PathBuf,
     file: File,
     lines: Vec<JournalLine>,
+    opened: Instant,
+    /// When this process opened the journal or wrote its last line.
+    newest: Instant,
 }
 
 impl Journal {
@@ -136,11 +143,14 @@ impl Journal {
     pub fn open(path: &Path) -> Result<(Self, Option<u64>), StateError> {
         let repaired = repair_log(path)?;
         let lines = Self::read(path)?;
+        let now = Instant::now();
         Ok((
             Self {
                 path: path.to_owned(),
                 file: open_to_append(path)?,
                 lines,
+                opened: now,
+                newest: now,
             },
             repaired,
         ))
@@ -171,6 +181,7 @@ impl Journal {
         JournalLine {
             seq: self.lines.last().map_or(0, |line| line.seq) + 1,
             at,
+            monotonic_ms: u64::try_from(self.opened.elapsed().as_millis()).ok(),
             entry,
         }
     }
@@ -226,6 +237,12 @@ impl Journal {
         &self.lines
     }
 
+    /// How long ago this process opened the journal or wrote its last line.
+    #[must_use]
+    pub fn since_last_line(&self) -> Duration {
+        self.newest.elapsed()
+    }
+
     /// The recorded iterations, in order.
     #[must_use]
     pub fn records(&self) -> impl DoubleEndedIterator<Item = &IterationRecord> {
@@ -245,6 +262,7 @@ impl Journal {
             .sync_data()
             .map_err(StateError::io("sync", &self.path))?;
         self.lines.push(line);
+        self.newest = Instant::now();
         Ok(())
     }
 }
@@ -265,10 +283,13 @@ fn usage_after(common: &[JournalLine], ours: &[JournalLine], checkpoint: &[Journ
     });
     let last = checkpoint.last();
     let (seq, at) = last.map_or((0, Timestamp::UNIX_EPOCH), |line| (line.seq, line.at));
-    (seq + 1..)
-        .zip(spent)
-        .map(|(seq, entry)| JournalLine { seq, at, entry })
-        .collect()
+    let line = |(seq, entry)| JournalLine {
+        seq,
+        at,
+        monotonic_ms: last.and_then(|line| line.monotonic_ms),
+        entry,
+    };
+    (seq + 1..).zip(spent).map(line).collect()
 }
 
 /// The number of the last call; 0 without any.
@@ -315,8 +336,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut ours, _) = Journal::open(&dir.path().join("a")).unwrap();
         let (mut theirs, _) = Journal::open(&dir.path().join("b")).unwrap();
+        let shared = ours.next(Timestamp::UNIX_EPOCH, entry(1));
         for journal in [&mut ours, &mut theirs] {
-            journal.append(Timestamp::UNIX_EPOCH, entry(1)).unwrap();
+            journal.write(shared.clone()).unwrap();
         }
         theirs.append(Timestamp::UNIX_EPOCH, entry(2)).unwrap();
         let caught_up = ours.catch_up(theirs.lines().to_vec()).unwrap();
@@ -337,8 +359,10 @@ mod tests {
         let path = dir.path().join("a");
         let (mut ours, _) = Journal::open(&path).unwrap();
         let (mut theirs, _) = Journal::open(&dir.path().join("b")).unwrap();
+        let shared = ours.next(Timestamp::UNIX_EPOCH, calling(1));
         for (journal, own) in [(&mut ours, entry(2)), (&mut theirs, entry(3))] {
-            for entry in [calling(1), own, calling(2)] {
+            journal.write(shared.clone()).unwrap();
+            for entry in [own, calling(2)] {
                 journal.append(Timestamp::UNIX_EPOCH, entry).unwrap();
             }
         }
