@@ -94,10 +94,10 @@ pub(super) async fn drive(context: &Context, run: &ActiveRun, format: EventForma
     summarize(context, run.dir(), &outcome, format)
 }
 
-/// The first Ctrl-C (or SIGTERM) asks the run to stop; the second one ends it at once.
+/// The first Ctrl-C (or SIGTERM, or SIGHUP) asks the run to stop; the second one ends it at once.
 async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
     let id = &dir.facts().id;
-    let mut signals = match Signals::watch() {
+    let mut signals = match Signals::watch(&context.surroundings().host()).await {
         Ok(signals) => signals,
         Err(error) => return error,
     };

@@ -1,23 +1,31 @@
-//! Ctrl-C and SIGTERM.
+//! Ctrl-C, SIGTERM and SIGHUP.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::exec::{Command, Discard, Host};
+
 use super::CliError;
 
-/// Both signals, watched from creation on, so that no second one is missed.
+/// The signals that ask for an end, watched from creation on, so that no second one is missed.
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// `None` if it was ignored when the process started, as under `nohup`.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
-    pub(super) fn watch() -> Result<Self, CliError> {
+    pub(super) async fn watch(host: &Host) -> Result<Self, CliError> {
         let watched = |error: io::Error| CliError::runtime(format!("cannot watch signals: {error}"));
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(watched)?,
             terminate: signal(SignalKind::terminate()).map_err(watched)?,
+            hangup: match ignores_hangup(host).await {
+                true => None,
+                false => Some(signal(SignalKind::hangup()).map_err(watched)?),
+            },
         })
     }
 
@@ -25,6 +33,18 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            Some(()) = next_of(self.hangup.as_mut()) => {}
         }
     }
+}
+
+async fn next_of(signal: Option<&mut Signal>) -> Option<()> {
+    signal?.recv().await
+}
+
+/// Whether this process was started with SIGHUP ignored. A child process inherits that, and shows it on every system.
+async fn ignores_hangup(host: &Host) -> bool {
+    let probe = Command::shell("kill -s HUP $$");
+    let exit = host.run(&probe, &mut Discard).await;
+    exit.is_ok_and(|exit| exit.success())
 }

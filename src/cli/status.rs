@@ -56,10 +56,7 @@ pub(super) fn status(context: &Context, args: &StatusArgs) -> CliResult {
         Some(id) => vec![runs.open(id)?],
         None => runs.list()?,
     };
-    let rows = listed
-        .iter()
-        .map(status_of)
-        .collect::<Result<Vec<_>, _>>()?;
+    let rows = listed.iter().map(status_of).collect::<Result<Vec<_>, _>>()?;
     if rows.is_empty() && !args.json {
         context
             .ui

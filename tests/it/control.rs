@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use ralph::event::Event;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::ralph::{Live, Place, call, commit, doing, eventually, run, script, whole_task, write};
+use crate::support::ralph::{
+    Live, Place, call, commit, doing, eventually, in_place_of, run, script, whole_task, write,
+};
 
 /// A run whose first iteration works until it is let go.
 struct Held {
@@ -23,6 +26,11 @@ impl Held {
     }
 
     fn with(script: impl FnOnce(Value) -> Value) -> Self {
+        Self::started_by(script, |ralph| ralph)
+    }
+
+    /// Like [`Held::with`], by another command than `ralph` alone.
+    fn started_by(script: impl FnOnce(Value) -> Value, command: impl FnOnce(Command) -> Command) -> Self {
         let place = Place::new();
         let (started, go) = (place.path().join("started"), place.path().join("go"));
         let hold = format!(
@@ -32,7 +40,7 @@ impl Held {
             go.display()
         );
         let script = script(run(&hold));
-        let live = Live::start(&mut place.scripted(&script, &[]));
+        let live = Live::start(&mut command(place.scripted(&script, &[])));
         eventually("the first iteration is at work", || {
             started.exists() && pids(&place).len() == 2
         });
@@ -145,6 +153,47 @@ fn a_stop_ends_at_once_and_leaves_no_process(#[case] signals: &[&str]) {
     held.place
         .run(&["resume", &id])
         .expect(0, &["resumed after iteration 0", "done: "]);
+}
+
+/// `ralph` started by a shell command, which runs it as `"$@"`.
+fn by_shell(line: &str, ralph: &Command) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", line, "sh"]).arg(ralph.get_program());
+    command.args(ralph.get_args());
+    in_place_of(&mut command, ralph);
+    command
+}
+
+#[test]
+fn a_closed_terminal_stops_a_run() {
+    // A parent that ignores the signal, such as nohup, would pass that on. Only a program that resets it can undo that.
+    let reset = Command::new("env")
+        .args(["--default-signal=HUP", "true"])
+        .status();
+    need!(
+        reset.is_ok_and(|status| status.success()),
+        "`env --default-signal`"
+    );
+    let line = "exec env --default-signal=HUP \"$@\"";
+    let held = Held::started_by(
+        |hold| script([doing([hold]), whole_task()]),
+        |ralph| by_shell(line, &ralph),
+    );
+    held.live.signal("HUP");
+    held.live.wait().expect(3, &["Stopping."]);
+    assert_nothing_left(&held.place);
+    assert_eq!(held.place.status()["state"], "stopped");
+}
+
+#[test]
+fn a_hangup_that_was_ignored_at_the_start_stays_ignored() {
+    let held = Held::started_by(
+        |hold| script([doing([hold]), whole_task()]),
+        |ralph| by_shell("trap '' HUP; exec \"$@\"", &ralph),
+    );
+    held.live.signal("HUP");
+    held.let_go();
+    held.live.wait().expect(0, &["done: "]);
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> CliResult
         let spec = sandbox_spec(context, &config, &project, RunId::random(), prepared.image).await?;
         return escapes::attack(context, provider.as_ref(), spec, args.json).await;
     }
-    let mut signals = Signals::watch()?;
+    let mut signals = Signals::watch(&context.surroundings().host()).await?;
     let mut test = Selftest::open(context, &config, &project, args.json).await?;
     let interrupted = tokio::select! {
         () = test.run(args.image) => None,
