@@ -185,9 +185,10 @@ impl From<StateError> for AssemblyError {
 impl From<ScmError> for AssemblyError {
     fn from(error: ScmError) -> Self {
         let kind = match &error {
-            ScmError::NotARepository { .. } | ScmError::Incomplete { .. } | ScmError::UnknownRevision(_) => {
-                Usage
-            }
+            ScmError::NotARepository { .. }
+            | ScmError::Incomplete { .. }
+            | ScmError::UnknownRevision(_)
+            | ScmError::BranchConflict { .. } => Usage,
             _ => Runtime,
         };
         Self::from_error(kind, &error).with_hint_of(error.hint())

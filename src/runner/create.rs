@@ -29,7 +29,7 @@ pub struct NewRun {
     pub script: Option<String>,
 }
 
-/// Creates a run of a task in a repository. The repository itself is not changed yet.
+/// Creates a run of a task in a repository, and reserves its branch there.
 pub async fn create(
     runs: &Runs,
     repo: &Repository,
@@ -43,7 +43,8 @@ pub async fn create(
         None => repo.head_branch().await?,
     };
     let base = repo.resolve(base_branch.as_deref().unwrap_or("HEAD")).await?;
-    let branch = free_branch(runs, repo, &task, new.branch_prefix).await?;
+    let (name, taken) = (branch_name(&task, new.branch_prefix), taken_branches(runs, repo)?);
+    let branch = scm::reserve_branch(repo, &name, &taken, &base).await?;
     let overrides = new.overrides.into_iter();
     let facts = RunFacts {
         id: RunId::random(),
@@ -63,27 +64,22 @@ pub async fn create(
     Ok(runs.create(facts)?)
 }
 
-/// A branch name for the task that neither the repository nor another run uses.
-async fn free_branch(
-    runs: &Runs,
-    repo: &Repository,
-    task: &Task,
-    default_prefix: String,
-) -> Result<String, RunError> {
-    let taken: Vec<String> = runs
-        .list()?
-        .iter()
-        .map(RunDir::facts)
-        .filter(|facts| facts.repository == repo.common_dir())
-        .map(|facts| facts.branch.clone())
-        .collect();
+/// The branch name that a task asks for.
+fn branch_name(task: &Task, default_prefix: String) -> String {
     let front = &task.frontmatter;
     let prefix = front.target_branch_prefix.as_ref();
     let prefix = prefix.map_or(default_prefix, ToString::to_string);
     let slug = front.slug.as_ref();
     let slug = slug.map_or_else(|| scm::slug(task.title()), ToString::to_string);
-    let name = scm::branch_name(&prefix, front.task_id.as_str(), &slug);
-    Ok(scm::free_branch(repo, &name, &taken).await?)
+    scm::branch_name(&prefix, front.task_id.as_str(), &slug)
+}
+
+/// The branches of all runs in this repository. Those of older versions have no reservation.
+fn taken_branches(runs: &Runs, repo: &Repository) -> Result<Vec<String>, StateError> {
+    let runs = runs.list()?;
+    let facts = runs.iter().map(RunDir::facts);
+    let here = facts.filter(|facts| facts.repository == repo.common_dir());
+    Ok(here.map(|facts| facts.branch.clone()).collect())
 }
 
 /// Takes over a run that another host started, from the state ref that was pushed to this repository.

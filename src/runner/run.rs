@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::event::EventKind;
 use crate::id::ObjectId;
+use crate::scm;
 use crate::state::{
     Intervention, IterationVerdict, Journal, JournalEntry, JournalLine, RunLock, RunOutcomeKind,
 };
@@ -138,6 +139,9 @@ impl Run<'_> {
             return Err(self.inputs.reporter.broken(error));
         }
         self.workplace.release(kind).await?;
+        if kind == RunOutcomeKind::Done {
+            scm::release_branch(&self.workplace.repo, &self.inputs.dir.facts().branch).await?;
+        }
         let (journal, tip) = (&self.progress.journal, self.progress.tip.clone());
         Ok(report_end(self.inputs, journal, kind, reason, tip))
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::scm::{Checkpoint, Checkpoints};
+use crate::scm::{self, Checkpoint, Checkpoints};
 use crate::state::{Journal, JournalEntry, JournalLine, RunOutcomeKind, repair_log, write_atomically};
 
 use super::lease::check_lease;
@@ -82,6 +82,7 @@ impl SavedRun {
         if let Some(sandbox) = parts.provider.reopen(spec).await? {
             sandbox.close().await?;
         }
+        scm::release_branch(checkpoints.repository(), &dir.facts().branch).await?;
         let (reason, tip) = ("the run was already done".to_owned(), checkpoint.tip.clone());
         let kind = RunOutcomeKind::Done;
         Ok(report_end(inputs, &self.journal, kind, reason, tip))

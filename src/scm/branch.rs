@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::error::ScmError;
 use super::repository::Repository;
+use crate::id::ObjectId;
 
 /// The longest component, in bytes. Longer ones are cut.
 const LONGEST_PART: usize = 48;
@@ -34,7 +35,35 @@ pub fn slug(text: &str) -> String {
     }
 }
 
-/// The first of `name`, `name-v2`, `name-v3`, ... that is neither a branch of the repository nor used by another run.
+/// Reserves the first of `name`, `name-v2`, `name-v3`, ... that is neither a branch of the repository, nor reserved, nor in
+/// `used`. `commit` is any commit of the repository. Of two processes that ask at the same time, each gets its own name.
+pub async fn reserve_branch(
+    repository: &Repository,
+    name: &str,
+    used: &[String],
+    commit: &ObjectId,
+) -> Result<String, ScmError> {
+    let mut used = used.to_vec();
+    loop {
+        let free = free_branch(repository, name, &used).await?;
+        match repository.update_ref(&reservation(&free), commit, None).await {
+            Err(ScmError::RefMoved { .. }) => used.push(free),
+            reserved => return reserved.map(|()| free),
+        }
+    }
+}
+
+/// Gives a reservation up: the branch exists now.
+pub async fn release_branch(repository: &Repository, name: &str) -> Result<(), ScmError> {
+    repository.delete_ref(&reservation(name)).await
+}
+
+/// The ref that reserves a branch. A [`slug`] has no dot, so no two branches share it, and none is a directory of another.
+fn reservation(branch: &str) -> String {
+    format!("refs/ralph/branches/{}", branch.replace('/', "."))
+}
+
+/// The first of `name`, `name-v2`, `name-v3`, ... that is neither a branch of the repository nor in `used`.
 pub async fn free_branch(repository: &Repository, name: &str, used: &[String]) -> Result<String, ScmError> {
     let top = name.split('/').next().unwrap_or(name);
     let command = repository
@@ -43,11 +72,24 @@ pub async fn free_branch(repository: &Repository, name: &str, used: &[String]) -
         .arg(format!("refs/heads/{top}"));
     let printed = repository.git.run(&command).await?;
     let existing = String::from_utf8_lossy(&printed);
+    // Git keeps branches in directories: a branch `a` and a branch `a/b` exclude each other.
+    let is_below = |branch: &str, above: &str| {
+        branch
+            .strip_prefix(above)
+            .is_some_and(|rest| rest.starts_with('/'))
+    };
+    if let Some(above) = existing.lines().find(|branch| is_below(name, branch)) {
+        return Err(ScmError::BranchConflict {
+            name: name.to_owned(),
+            existing: above.to_owned(),
+        });
+    }
     let taken: HashSet<&str> = existing.lines().chain(used.iter().map(String::as_str)).collect();
+    let is_free = |name: &str| !taken.contains(name) && !taken.iter().any(|branch| is_below(branch, name));
     let later = (2_u64..).map(|version| format!("{name}-v{version}"));
     let mut names = std::iter::once(name.to_owned()).chain(later);
     Ok(names
-        .find(|name| !taken.contains(name.as_str()))
+        .find(|name| is_free(name))
         .unwrap_or_else(|| name.to_owned()))
 }
 

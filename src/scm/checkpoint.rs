@@ -71,6 +71,12 @@ impl Checkpoints {
         Self { repository, run }
     }
 
+    /// The user's repository.
+    #[must_use]
+    pub fn repository(&self) -> &Repository {
+        &self.repository
+    }
+
     /// The full name of the ref.
     #[must_use]
     pub fn ref_name(&self) -> String {

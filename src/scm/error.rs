@@ -79,6 +79,14 @@ pub enum ScmError {
         /// The actual object.
         found: Option<ObjectId>,
     },
+    /// Git cannot have a branch and another one below its name.
+    #[error("the branch `{name}` cannot be created, because the branch `{existing}` exists")]
+    BranchConflict {
+        /// The branch that is wanted.
+        name: String,
+        /// The branch that is in the way.
+        existing: String,
+    },
     /// A file operation on the host failed.
     #[error("cannot {operation} `{}`", path.display())]
     File {
@@ -123,6 +131,9 @@ impl ScmError {
             Self::RefMoved { .. } => {
                 Some("look at it with `git log`, then move it back or choose another name")
             }
+            Self::BranchConflict { .. } => Some(
+                "rename it with `git branch -m`, or set another `git.branch_prefix` or `target_branch_prefix` of the task",
+            ),
             _ => None,
         }
     }

@@ -45,7 +45,7 @@ mod snapshot;
 mod status;
 mod worktree;
 
-pub use branch::{branch_name, free_branch, slug};
+pub use branch::{branch_name, free_branch, release_branch, reserve_branch, slug};
 pub use checkpoint::{Checkpoint, CheckpointContent, Checkpoints, StateFile};
 pub use clone::{CloneStart, CommitIdentity, CommitIdentityError, PrivateClone, trust_variables};
 pub use diff::{Diff, FileChange, LineCount, changed_files};

@@ -190,6 +190,12 @@ impl Repository {
         })
     }
 
+    /// Deletes a ref, wherever it is. One that does not exist is no error.
+    pub(super) async fn delete_ref(&self, name: &str) -> Result<(), ScmError> {
+        let command = self.git.command("update-ref --no-deref -d").arg(name);
+        self.git.run(&command).await.map(drop)
+    }
+
     /// Protects the commit that a run starts from against garbage collection.
     pub async fn pin_base(&self, run: &RunId, commit: &ObjectId) -> Result<(), ScmError> {
         let name = format!("refs/ralph/{run}/base");

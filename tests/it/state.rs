@@ -231,6 +231,20 @@ fn a_rerun_gets_a_branch_of_its_own() {
 }
 
 #[test]
+fn a_branch_in_the_way_is_reported_before_the_model_is_asked() {
+    let place = Place::new();
+    place.git(&["branch", "ralph"]);
+    place.run_script(&script([whole_task()])).expect_refused(&[
+        "the branch `ralph/t1/say-hello` cannot be created, because the branch `ralph` exists",
+        "hint: rename it",
+    ]);
+    assert!(place.runs().is_empty());
+    place.git(&["branch", "-D", "ralph"]);
+    place.run_script(&script([whole_task()])).expect(0, &[]);
+    assert_eq!(place.git(&["for-each-ref", "refs/ralph/branches"]), "");
+}
+
+#[test]
 fn a_run_in_another_repository_takes_no_name_away() {
     let (here, there) = (Place::new(), Place::new());
     here.run_script(&script([whole_task()])).expect(0, &[]);

@@ -1,5 +1,5 @@
 use ralph::id::RunId;
-use ralph::scm::{Repository, ScmError, free_branch};
+use ralph::scm::{Repository, ScmError, free_branch, release_branch, reserve_branch};
 use rstest::rstest;
 
 use super::*;
@@ -141,6 +141,38 @@ async fn the_next_free_branch_is_found() {
     git(&world.user(), &["branch", BRANCH]);
     git(&world.user(), &["branch", &format!("{BRANCH}-v2")]);
     assert_eq!(free(&[]).await, format!("{BRANCH}-v3"));
+}
+
+#[tokio::test]
+async fn processes_that_ask_together_get_branches_of_their_own() {
+    let world = World::new().await;
+    let reserve = || reserve_branch(&world.repository, BRANCH, &[], &world.base);
+    let reserved = tokio::join!(reserve(), reserve(), reserve());
+    let mut names = [reserved.0.unwrap(), reserved.1.unwrap(), reserved.2.unwrap()];
+    names.sort();
+    assert_eq!(
+        names,
+        [BRANCH.to_owned(), format!("{BRANCH}-v2"), format!("{BRANCH}-v3")]
+    );
+    release_branch(&world.repository, BRANCH).await.unwrap();
+    release_branch(&world.repository, BRANCH).await.unwrap();
+    assert_eq!(reserve().await.unwrap(), BRANCH);
+}
+
+#[tokio::test]
+async fn branches_that_exclude_each_other_are_told_apart() {
+    let world = World::new().await;
+    let free = async || free_branch(&world.repository, BRANCH, &[]).await;
+    git(&world.user(), &["branch", &format!("{BRANCH}/below")]);
+    assert_eq!(free().await.unwrap(), format!("{BRANCH}-v2"));
+    git(&world.user(), &["branch", "-D", &format!("{BRANCH}/below")]);
+    let top = BRANCH.split('/').next().unwrap();
+    git(&world.user(), &["branch", top]);
+    let refused = free().await.unwrap_err();
+    assert!(
+        matches!(&refused, ScmError::BranchConflict { existing, .. } if existing == top),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
