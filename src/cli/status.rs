@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::event::RunEnd;
 use crate::id::RunId;
 use crate::runner::Ledger;
 use crate::state::{IterationRecord, JournalEntry, RunDir};
@@ -82,6 +83,7 @@ fn status_of(run: &RunDir) -> Result<RunStatus, CliError> {
     let (state, reason) = match (&holder, lines.last().map(|line| &line.entry)) {
         (Some(_), _) => ("running".to_owned(), None),
         (None, Some(JournalEntry::Ended { outcome, reason })) => (outcome.to_string(), Some(reason.clone())),
+        (None, Some(JournalEntry::Broken { reason })) => (RunEnd::Broken.to_string(), Some(reason.clone())),
         (None, _) => ("interrupted".to_owned(), None),
     };
     let pull_request = run.pull_request_file();

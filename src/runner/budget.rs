@@ -164,8 +164,12 @@ fn worked(lines: &[JournalLine], since_last_line: Duration) -> Duration {
     let of_one_process = pairs.filter(|(_, next)| !matches!(next.entry, JournalEntry::Opened { .. }));
     let recorded: Duration = of_one_process.map(|(from, to)| between(from, to)).sum();
     match lines.last() {
-        Some(last) if !matches!(last.entry, JournalEntry::Ended { .. }) => recorded + since_last_line,
-        _ => recorded,
+        None
+        | Some(JournalLine {
+            entry: JournalEntry::Ended { .. } | JournalEntry::Broken { .. },
+            ..
+        }) => recorded,
+        Some(_) => recorded + since_last_line,
     }
 }
 

@@ -142,10 +142,13 @@ pub async fn drive(
         dir,
         reporter,
     };
-    match open::open(inputs).await? {
-        Opened::Active(mut run) => run.run_to_end().await,
-        Opened::Done(outcome) => Ok(*outcome),
-    }
+    let lock = dir.lock(&parts.owner)?;
+    let driven = match open::open(inputs, &lock).await {
+        Ok(Opened::Active(mut run)) => run.run_to_end().await,
+        Ok(Opened::Done(outcome)) => Ok(*outcome),
+        Err(error) => Err(error),
+    };
+    driven.inspect_err(|error| report::record_broken(inputs, error))
 }
 
 /// Asks the doctor about a run at rest, and returns the diagnosis. It is also saved with the run.
@@ -163,7 +166,8 @@ pub async fn diagnose(
         dir,
         reporter,
     };
-    match open::open(inputs).await? {
+    let lock = dir.lock(&parts.owner)?;
+    match open::open(inputs, &lock).await? {
         Opened::Active(mut run) => run.diagnose_only().await,
         Opened::Done(_) => Err(RunError::Refused(
             "the run is done, there is nothing to diagnose".to_owned(),

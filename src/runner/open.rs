@@ -35,11 +35,11 @@ pub(super) enum Opened<'a> {
     Done(Box<RunOutcome>),
 }
 
-/// Opens a run from its beginning or from its last checkpoint. Creates or reopens its sandbox.
-pub(super) async fn open(inputs: RunInputs<'_>) -> Result<Opened<'_>, RunError> {
+/// Opens a run from its beginning or from its last checkpoint. Creates or reopens its sandbox. The caller holds the lock
+/// until it is through with the run.
+pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Opened<'a>, RunError> {
     let (parts, facts) = (inputs.parts, inputs.dir.facts());
-    let lock = inputs.dir.lock(&parts.owner)?;
-    settle(inputs, &lock).await?;
+    settle(inputs, lock).await?;
     let reporter = inputs.reporter;
     let repo = Repository::open(parts.host.clone(), &facts.repository).await?;
     let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone());
@@ -61,15 +61,13 @@ pub(super) async fn open(inputs: RunInputs<'_>) -> Result<Opened<'_>, RunError> 
                 .to_owned(),
         });
     }
-    let sandbox = inputs.open_checked_sandbox(&repo).await;
-    let sandbox = sandbox.map_err(|error| reporter.broken(error))?;
+    let sandbox = inputs.open_checked_sandbox(&repo).await?;
     let tree = repo.tree_of(&facts.base).await?;
     let mut run = Run {
         inputs,
         task,
         progress: RunProgress::new(inputs, checkpoints, saved.journal, tree),
         workplace: Workplace::new(inputs, sandbox, repo).await?,
-        _lock: lock,
     };
     match saved.checkpoint {
         Some(checkpoint) => run.resume(&checkpoint, saved.saved_seq, saved.repairs).await,

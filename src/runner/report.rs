@@ -8,9 +8,10 @@ use crate::event::{Event, EventKind, EventSink, RunEnd};
 use crate::exec::{CapturedOutput, OutputLine, OutputSink, OutputStream};
 use crate::id::RunId;
 use crate::secret::{RedactingStream, Redactor};
+use crate::state::{Journal, JournalEntry, StateError};
 use crate::text::error_chain;
 
-use super::{RunError, RunParts};
+use super::{RunError, RunInputs, RunParts};
 
 /// How many lines of one command's output become events.
 const MAX_LINES: u32 = 200;
@@ -63,15 +64,6 @@ impl Reporter {
         });
     }
 
-    /// Reports that an error ends the run, and returns the error.
-    pub(super) fn broken(&self, error: RunError) -> RunError {
-        self.emit(EventKind::RunEnded {
-            outcome: RunEnd::Broken,
-            reason: error_chain(&error),
-        });
-        error
-    }
-
     /// Makes this the iteration of all further events.
     pub(super) fn begin_iteration(&self, iteration: u32) {
         self.iteration.store(iteration, Ordering::Relaxed);
@@ -85,6 +77,29 @@ impl Reporter {
             pending: None,
             kept: None,
         }
+    }
+}
+
+/// Reports that an error ends the run, and writes it to the journal, where `status` finds it. Only the owner may.
+pub(super) fn record_broken(inputs: RunInputs<'_>, error: &RunError) {
+    if matches!(error, RunError::State(StateError::Owned { .. })) {
+        // The run is not broken: another process works on it.
+        return;
+    }
+    let (reporter, reason) = (inputs.reporter, error_chain(error));
+    reporter.emit(EventKind::RunEnded {
+        outcome: RunEnd::Broken,
+        reason: reason.clone(),
+    });
+    let reason = inputs.parts.redactor.redact(&reason);
+    let recorded = Journal::open(&inputs.dir.journal_file()).and_then(|(mut journal, _)| {
+        journal.append(inputs.parts.clock.now(), JournalEntry::Broken { reason })
+    });
+    if let Err(error) = recorded {
+        reporter.warn(format!(
+            "cannot record that the run broke: {}",
+            error_chain(&error)
+        ));
     }
 }
 

@@ -5,9 +5,7 @@ use std::path::Path;
 use crate::event::EventKind;
 use crate::id::ObjectId;
 use crate::scm;
-use crate::state::{
-    Intervention, IterationVerdict, Journal, JournalEntry, JournalLine, RunLock, RunOutcomeKind,
-};
+use crate::state::{Intervention, IterationVerdict, Journal, JournalEntry, JournalLine, RunOutcomeKind};
 use crate::task::Task;
 
 use super::budget::{Ledger, since_rest};
@@ -23,8 +21,6 @@ pub(super) struct Run<'a> {
     pub(super) task: Task,
     pub(super) progress: RunProgress<'a>,
     pub(super) workplace: Workplace<'a>,
-    /// Held until the run is dropped.
-    pub(super) _lock: RunLock,
 }
 
 impl Run<'_> {
@@ -43,7 +39,7 @@ impl Run<'_> {
             match stepped {
                 Ok(()) => {}
                 Err(Halt::End { kind, reason }) => return self.finish(kind, &reason).await,
-                Err(Halt::Broken(error)) => return Err(self.inputs.reporter.broken(error)),
+                Err(Halt::Broken(error)) => return Err(error),
             }
         }
     }
@@ -111,7 +107,7 @@ impl Run<'_> {
         let previous = self.progress.journal.lines().iter().rev().nth(1);
         let ended = previous
             .map(|line| line.entry.clone())
-            .filter(|entry| matches!(entry, JournalEntry::Ended { .. }));
+            .filter(|entry| matches!(entry, JournalEntry::Ended { .. } | JournalEntry::Broken { .. }));
         match self.progress.consult_doctor_now().await {
             Err(Halt::Broken(error)) => return Err(error),
             // With `apply = "wait"` the diagnosis pauses the run, which is at rest anyway.
@@ -135,9 +131,7 @@ impl Run<'_> {
             outcome: kind,
             reason: reason.clone(),
         };
-        if let Err(error) = self.progress.checkpoint(Some(ended)).await {
-            return Err(self.inputs.reporter.broken(error));
-        }
+        self.progress.checkpoint(Some(ended)).await?;
         self.workplace.release(kind).await?;
         if kind == RunOutcomeKind::Done {
             scm::release_branch(&self.workplace.repo, &self.inputs.dir.facts().branch).await?;

@@ -85,6 +85,11 @@ pub enum JournalEntry {
         /// Why it ended.
         reason: String,
     },
+    /// An error ended the process that worked on the run. A resume continues after the last recorded iteration.
+    Broken {
+        /// The error with its causes.
+        reason: String,
+    },
 }
 
 /// What is reserved for a call, or was used by it.

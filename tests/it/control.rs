@@ -200,6 +200,33 @@ fn a_hangup_that_was_ignored_at_the_start_stays_ignored() {
 }
 
 #[test]
+fn a_run_that_broke_says_why_and_can_be_resumed() {
+    let place = Place::new();
+    let (once, refs) = (place.path().join("once"), place.repo().join(".git/refs/ralph"));
+    // Only the first time: git in the user's repository finds the state ref locked.
+    let lock = format!(
+        "[ -e {0} ] || for dir in {1}/r*; do touch {0} $dir/state.lock; done",
+        once.display(),
+        refs.display()
+    );
+    let steps = script([doing([run(&lock)]), whole_task()]);
+    place.run_script(&steps).expect(1, &["broken: ", "state.lock"]);
+    let status = place.status();
+    assert_eq!(status["state"], "broken");
+    let reason = status["reason"].as_str().unwrap();
+    assert!(reason.contains("state.lock"), "{reason}");
+    let id = place.run_id();
+    let shown = place.run(&["status", &id]).stdout;
+    assert!(shown.contains("broken") && shown.contains(reason), "{shown}");
+    place.run(&["resume"]).expect(1, &["broken: ", "state.lock"]);
+    fs::remove_file(refs.join(&id).join("state.lock")).unwrap();
+    place
+        .run(&["resume"])
+        .expect(0, &["resumed after iteration 0", "done: "]);
+    assert_eq!(place.status()["state"], "done");
+}
+
+#[test]
 fn a_note_reaches_the_next_prompt() {
     let held = Held::start();
     held.ask(&["note", "mind the gap"]);
