@@ -1,6 +1,8 @@
-//! Turns text and errors into one line.
+//! Text for people: errors and texts in one line, and nothing that a terminal would obey.
 
+use std::borrow::Cow;
 use std::error::Error;
+use std::fmt::Write;
 
 /// Replaces every run of white space, line breaks included, with one space.
 pub(crate) fn one_line(text: &str) -> String {
@@ -20,4 +22,56 @@ pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {
         }
     }
     text
+}
+
+/// Whether a character changes how a terminal shows other text: control characters, except for line break and tab, and
+/// those that change the direction of writing or end a line.
+fn is_hidden(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        c => c.is_control(),
+    }
+}
+
+/// The text with every character that a terminal would obey written as `\uXXXX`. That keeps the meaning of JSON.
+#[must_use]
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_hidden(c) {
+            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out() {
+        let hostile = "a\x1b[31m\u{9b}2J\x07\r\u{202e}\u{2066}\u{200f}\x7f\0b";
+        let shown = "a\\u001b[31m\\u009b2J\\u0007\\u000d\\u202e\\u2066\\u200f\\u007f\\u0000b";
+        assert_eq!(visible(hostile), shown);
+        let plain = "plain\n\ttext, \u{e4}\u{65e5}\u{1f600}";
+        assert!(matches!(visible(plain), Cow::Borrowed(text) if text == plain));
+    }
+
+    proptest! {
+        #[test]
+        fn json_keeps_its_meaning(text in any::<String>()) {
+            let json = serde_json::to_string_pretty(&[&text]).unwrap();
+            let read: Vec<String> = serde_json::from_str(&visible(&json)).unwrap();
+            prop_assert_eq!(&read[0], &text);
+        }
+    }
 }

@@ -13,6 +13,9 @@ pub(super) struct DiffArgs {
     /// Only the names of files and how much changed in each
     #[arg(long)]
     stat: bool,
+    /// Print control characters as they are, for a patch that is applied and not read
+    #[arg(long)]
+    raw: bool,
 }
 
 pub(super) async fn diff(context: &Context, args: DiffArgs) -> CliResult {
@@ -26,8 +29,9 @@ pub(super) async fn diff(context: &Context, args: DiffArgs) -> CliResult {
     let text = repo
         .diff_text(&run.facts().base, &checkpoint.work_tree, args.stat)
         .await?;
-    match text.trim_end() {
+    match text.trim_end_matches('\n') {
         "" => context.ui.say("Nothing yet."),
+        text if args.raw => context.ui.raw(text)?,
         text => context.ui.data(text)?,
     }
     Ok(CliExit::Success)

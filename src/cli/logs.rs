@@ -62,9 +62,9 @@ fn show(context: &Context, args: &LogsArgs, text: &str) -> Result<(), CliError> 
         Ok(event) if !args.json => context.ui.data(format_args!(
             "{} {}",
             event.at.strftime("%H:%M:%S"),
-            event_line(&event, false)
+            event_line(&event)
         )),
-        // An event of another version of ralph is printed as it is.
+        // An event of another version of ralph is printed as it was written.
         _ => context.ui.data(text),
     }
 }

@@ -155,7 +155,8 @@ fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
         Ok(surroundings) => surroundings,
         Err(error) => return Ui::new(true).error(&error),
     };
-    let ui = Ui::new(surroundings.var("NO_COLOR").is_some());
+    let plain = surroundings.var("NO_COLOR").is_some() || surroundings.var("TERM") == Some("dumb");
+    let ui = Ui::new(plain);
     let context = Context {
         ui,
         assembly: AssemblyContext::new(surroundings, Arc::new(ui)),
@@ -216,8 +217,10 @@ fn usage(error: &clap::Error) -> CliExit {
         return CliExit::Usage;
     }
     if !error.use_stderr() {
-        let _ = ui.data(text.trim_end());
-        return CliExit::Success;
+        return match ui.data(text.trim_end()) {
+            Ok(()) => CliExit::Success,
+            Err(error) => ui.error(&error),
+        };
     }
     ui.say(format_args!(
         "ralph: {}",

@@ -22,9 +22,10 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(watched)?,
             terminate: signal(SignalKind::terminate()).map_err(watched)?,
-            hangup: match ignores_hangup(host).await {
-                true => None,
-                false => Some(signal(SignalKind::hangup()).map_err(watched)?),
+            hangup: if ignores_hangup(host).await {
+                None
+            } else {
+                Some(signal(SignalKind::hangup()).map_err(watched)?)
             },
         })
     }

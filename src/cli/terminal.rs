@@ -34,7 +34,10 @@ impl EventSink for EventPrinter {
         let is_output = matches!(event.kind, EventKind::Output { .. });
         match self.format {
             EventFormat::Text if is_output => {}
-            EventFormat::Text | EventFormat::Verbose => self.ui.say(event_line(event, self.ui.colour)),
+            EventFormat::Text | EventFormat::Verbose => {
+                let (style, text) = styled_line(event);
+                self.ui.say_styled(style, &text, "");
+            }
             EventFormat::Json => {
                 if let Ok(text) = serde_json::to_string(event) {
                     let _ = self.ui.data(text);
@@ -46,11 +49,8 @@ impl EventSink for EventPrinter {
 
 /// An event as a line of text.
 #[must_use]
-pub(super) fn event_line(event: &Event, colour: bool) -> String {
-    match styled_line(event) {
-        (Some(style), text) if colour => format!("\x1b[{style}m{text}\x1b[0m"),
-        (_, text) => text,
-    }
+pub(super) fn event_line(event: &Event) -> String {
+    styled_line(event).1
 }
 
 const BOLD: Option<&str> = Some("1");

@@ -1,4 +1,4 @@
-//! Output: stdout is for data, stderr is for messages.
+//! Output: stdout is for data, stderr is for messages. All of it is written here, and nothing in it can command a terminal.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::assembly::{AssemblyErrorKind, AssemblyReporter};
 use crate::exec::OutputStream;
 use crate::image::ImageObserver;
+use crate::text::visible;
 
 use super::image::observer;
 use super::{CliError, CliExit};
@@ -21,21 +22,36 @@ pub(super) struct Ui {
 
 #[expect(clippy::unused_self, reason = "only code that was given a Ui may print")]
 impl Ui {
-    /// Colours are used on a terminal, unless `no_color` is set.
+    /// Colours are used on a terminal, unless `plain` is set.
     #[must_use]
-    pub(super) fn new(no_color: bool) -> Self {
+    pub(super) fn new(plain: bool) -> Self {
         Self {
-            colour: !no_color && std::io::stderr().is_terminal(),
+            colour: !plain && std::io::stderr().is_terminal(),
         }
     }
 
     /// Writes a message to stderr. A closed stderr is ignored.
     pub(super) fn say(self, text: impl Display) {
-        let _ = writeln!(std::io::stderr().lock(), "{text}");
+        self.say_styled(None, "", text);
+    }
+
+    /// Writes a message to stderr whose beginning, or all of it, has a style: the number of an escape code.
+    pub(super) fn say_styled(self, style: Option<&str>, styled: &str, rest: impl Display) {
+        let (styled, rest) = (visible(styled), rest.to_string());
+        let rest = visible(&rest);
+        let _ = match style.filter(|_| self.colour) {
+            Some(style) => writeln!(std::io::stderr().lock(), "\x1b[{style}m{styled}\x1b[0m{rest}"),
+            None => writeln!(std::io::stderr().lock(), "{styled}{rest}"),
+        };
     }
 
     /// Writes data to stdout. A closed pipe is ignored.
     pub(super) fn data(self, text: impl Display) -> Result<(), CliError> {
+        self.raw(visible(&text.to_string()))
+    }
+
+    /// Writes data to stdout as it is, because the user asked for that.
+    pub(super) fn raw(self, text: impl Display) -> Result<(), CliError> {
         match writeln!(std::io::stdout().lock(), "{text}") {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                 Err(CliError::runtime(format!("cannot write to stdout: {error}")))
@@ -44,7 +60,7 @@ impl Ui {
         }
     }
 
-    /// Writes the output of a command to the same stream.
+    /// Writes the output of a command to the same stream as it is. The caller has made it visible, or the user asked for it.
     pub(super) fn bytes(self, stream: OutputStream, bytes: &[u8]) {
         // A closed pipe must not end the command.
         let _ = match stream {
@@ -72,12 +88,7 @@ impl Ui {
 
     /// Shows an error and its hint.
     pub(super) fn error(self, error: &CliError) -> CliExit {
-        let name = if self.colour {
-            "\x1b[1;31mralph:\x1b[0m"
-        } else {
-            "ralph:"
-        };
-        self.say(format_args!("{name} {error}"));
+        self.say_styled(Some("1;31"), "ralph:", format_args!(" {error}"));
         if let Some(hint) = error.hint() {
             self.say(format_args!("hint: {hint}"));
         }

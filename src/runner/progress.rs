@@ -9,6 +9,7 @@ use crate::id::ObjectId;
 use crate::scm::{Checkpoint, CheckpointContent, Checkpoints, StateFile};
 use crate::state::{IterationRecord, Journal, JournalEntry, JournalLine, RunFacts, StateError, to_json};
 use crate::task::{CheckboxId, Task, render_ticks};
+use crate::text::visible;
 
 use super::accounts::IterationWait;
 use super::budget::{Ledger, since_rest};
@@ -212,13 +213,13 @@ impl<'a> RunProgress<'a> {
     /// Adds a line to `activity.log`.
     pub(super) fn log_activity(&mut self, what: &str) -> Result<(), StateError> {
         let at = self.inputs.parts.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ");
-        let line = format!("{at} {}\n", what.replace('\n', " "));
+        let line = format!("{at} {}\n", visible(&what.replace('\n', " ")));
         self.files.append("activity.log", &line)
     }
 
     /// Adds an entry to `errors.log`.
     pub(super) fn log_error(&mut self, iteration: u32, text: &str) -> Result<(), StateError> {
-        let entry = format!("[iteration {iteration}] {}\n", text.trim_end());
+        let entry = format!("[iteration {iteration}] {}\n", visible(text.trim_end()));
         self.files.append("errors.log", &entry)
     }
 

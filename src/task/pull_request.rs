@@ -5,7 +5,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::frontmatter::PullRequestOptions;
-use crate::text::one_line;
+use crate::text::{one_line, visible};
 
 /// The default template of the title.
 const TITLE_TEMPLATE: &str = include_str!("../../templates/pr_title.j2");
@@ -166,8 +166,8 @@ pub fn render_pull_request(
         None => render("pr_body.j2", BODY_TEMPLATE, facts)?,
     };
     Ok(PullRequestText {
-        title: one_line(&title),
-        body,
+        title: visible(&one_line(&title)).into_owned(),
+        body: visible(&body).into_owned(),
     })
 }
 

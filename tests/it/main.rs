@@ -32,3 +32,4 @@ mod reference;
 mod scm;
 mod selftest;
 mod state;
+mod terminal;

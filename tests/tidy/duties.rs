@@ -16,6 +16,15 @@ fn only_the_command_line_knows_the_process_it_runs_in() {
 }
 
 #[test]
+fn only_one_file_writes_to_the_terminal() {
+    let sources = repository::sources();
+    none(
+        "writes to stdout or stderr outside src/cli/ui.rs, which escapes what a terminal would obey",
+        sources.iter().flat_map(writers),
+    );
+}
+
+#[test]
 fn only_one_file_reads_the_wall_clock() {
     let sources = repository::sources();
     none(
@@ -73,14 +82,29 @@ fn ambient(file: &File) -> Vec<String> {
     }
 }
 
+/// Other files of the command line may ask whether a stream is a terminal, and how wide it is.
+fn writers(file: &File) -> Vec<String> {
+    let asks = ["src/cli/token/get.rs", "src/cli/image/progress.rs"];
+    if file.path == "src/cli/ui.rs" || asks.contains(&&*file.path) || is_guest(file) {
+        return Vec::new();
+    }
+    find(file, |path| {
+        path.contains(&["io", "stdout"]) || path.contains(&["io", "stderr"]) || prints(path)
+    })
+}
+
+fn prints(path: &Path) -> bool {
+    let prints = ["print", "println", "eprint", "eprintln", "dbg"];
+    let name = path.segments.last().map_or("", String::as_str);
+    path.called_as_macro && prints.contains(&name)
+}
+
 fn touches_the_process(path: &Path) -> bool {
     let streams = [["io", "stdin"], ["io", "stdout"], ["io", "stderr"]];
     let exits = [["process", "exit"], ["process", "abort"]];
-    let prints = ["print", "println", "eprint", "eprintln", "dbg"];
-    let name = path.segments.last().map_or("", String::as_str);
     path.segments.starts_with(&["std".to_owned(), "env".to_owned()])
         || streams.iter().chain(&exits).any(|wanted| path.contains(wanted))
-        || (path.called_as_macro && prints.contains(&name))
+        || prints(path)
 }
 
 /// `src/clock.rs` holds the one clock that reads the time; the guest is a program of its own.
@@ -142,7 +166,7 @@ fn too_long(file: &File) -> Option<String> {
 }
 
 mod tests {
-    use super::{agent_io, ambient, clocks, processes, too_long, undocumented_unsafe};
+    use super::{agent_io, ambient, clocks, processes, too_long, undocumented_unsafe, writers};
     use crate::repository::File;
 
     fn file(path: &str, text: &str) -> File {
@@ -184,6 +208,15 @@ mod tests {
         );
         assert_eq!(processes(&file("src/a.rs", "use crate::exec::Command;")), [""; 0]);
         assert_eq!(processes(&file("src/exec/host.rs", starts)), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_written_past_the_escaping_is_found() {
+        let found = |path: &str, text: &str| writers(&file(path, text)).len();
+        assert_eq!(found("src/cli/a.rs", "writeln!(std::io::stderr(), x)"), 1);
+        assert_eq!(found("src/cli/a.rs", "println!()"), 1);
+        assert_eq!(found("src/cli/ui.rs", "io::stdout().lock()"), 0);
+        assert_eq!(found("src/cli/a.rs", "context.ui.say(x)"), 0);
     }
 
     #[test]

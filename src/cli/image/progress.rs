@@ -9,7 +9,7 @@ use crate::engine::{ProgressSink, TransferAmount, TransferProgress};
 use crate::exec::{OutputLine, OutputSink};
 use crate::image::load::{LoadedImage, SentLayers};
 use crate::image::{ImageError, ImageObserver, ImageStep};
-use crate::text::error_chain;
+use crate::text::{error_chain, visible};
 
 use crate::cli::Ui;
 
@@ -57,7 +57,7 @@ impl BuildProgress {
     fn say(&self, text: impl Display) {
         if self.has_bars() {
             // A closed terminal must not fail the build.
-            let _ = self.screen.println(text.to_string());
+            let _ = self.screen.println(visible(&text.to_string()));
         } else {
             self.ui.say(text);
         }
@@ -75,7 +75,7 @@ impl BuildProgress {
         let bar = self.layers.entry(layer.to_owned()).or_insert_with(|| {
             let bar = self.screen.add(ProgressBar::no_length());
             bar.set_style(style());
-            bar.with_prefix(layer.to_owned())
+            bar.with_prefix(visible(layer).into_owned())
         });
         match amount {
             Some(TransferAmount { done, total }) => {
@@ -86,7 +86,7 @@ impl BuildProgress {
             None if bar.position() > 0 => bar.set_position(bar.length().unwrap_or_default()),
             None => {}
         }
-        bar.set_message(with_amount(doing, amount));
+        bar.set_message(with_amount(&visible(doing), amount));
     }
 
     /// Removes a bar, because an image may have more layers than a terminal has lines.
