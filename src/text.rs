@@ -24,6 +24,24 @@ pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
+/// `1 line`, `2 lines`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+/// The text with its middle cut out if it has more than `limit` characters. A message says at its end what to do.
+pub(crate) fn cut_middle(text: &str, limit: usize) -> Cow<'_, str> {
+    let count = text.chars().count();
+    if count <= limit {
+        return Cow::Borrowed(text);
+    }
+    let half = limit / 2;
+    let head: String = text.chars().take(half).collect();
+    let tail: String = text.chars().skip(count - half).collect();
+    Cow::Owned(format!("{head}[... {} characters ...]{tail}", count - 2 * half))
+}
+
 /// Whether a character changes how a terminal shows other text: control characters, except for line break and tab, and
 /// those that change the direction of writing or end a line.
 fn is_hidden(c: char) -> bool {
@@ -64,6 +82,12 @@ mod tests {
         assert_eq!(visible(hostile), shown);
         let plain = "plain\n\ttext, \u{e4}\u{65e5}\u{1f600}";
         assert!(matches!(visible(plain), Cow::Borrowed(text) if text == plain));
+    }
+
+    #[test]
+    fn the_middle_of_a_long_text_is_cut() {
+        assert_eq!(cut_middle("0123456789", 10), "0123456789");
+        assert_eq!(cut_middle("0123456789a", 4), "01[... 7 characters ...]9a");
     }
 
     proptest! {

@@ -164,6 +164,27 @@ pub(super) fn is_secret(settings: &ConfigSettings, name: &str) -> bool {
     api_key_names(settings).any(|key| key == name) || EnvVar::named(name).is_some_and(|var| var.is_secret())
 }
 
+/// Whether a variable is named as those of credentials are: `NPM_TOKEN`, `AWS_SECRET_ACCESS_KEY`, `PGPASSWORD`.
+fn is_named_like_a_secret(name: &str) -> bool {
+    const WORDS: [&str; 8] = [
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "PAT",
+        "CREDENTIAL",
+        "CREDENTIALS",
+    ];
+    let name = name.to_ascii_uppercase();
+    let mut words = name.split('_');
+    words.any(|word| WORDS.contains(&word))
+        || name.ends_with("_KEY")
+        || ["APIKEY", "PASSWORD", "TOKEN"]
+            .iter()
+            .any(|end| name.ends_with(end))
+}
+
 /// The variables that the configuration names as holding keys.
 fn api_key_names(settings: &ConfigSettings) -> impl Iterator<Item = &str> {
     let of_profiles = settings
@@ -224,7 +245,7 @@ fn check_image(stack: &mut LayerStack, settings: &ConfigSettings) {
 
 fn check_passthrough(stack: &mut LayerStack, settings: &ConfigSettings) {
     for name in &settings.sandbox.env_passthrough {
-        if is_secret(settings, name) {
+        if is_secret(settings, name) || is_named_like_a_secret(name) {
             let reason =
                 format!("`{name}` is a credential, and no sandbox ever holds one; take it out of the list");
             stack.contradiction(&KeyPath::parse("sandbox.env_passthrough"), &reason);

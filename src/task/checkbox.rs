@@ -113,12 +113,17 @@ impl Scan {
             self.open.pop();
         }
         let mut checkbox = None;
-        if let Some(checkbox_line) = CheckboxLine::parse(item.content) {
+        if let Some((reason, fix)) = near_miss(item, self.open.is_empty()) {
+            let error = TaskError::new(line.number, LintRule::Checkboxes, reason, fix);
+            self.found.errors.push(error);
+        } else if let Some(checkbox_line) = CheckboxLine::parse(item.content) {
             checkbox = Some(self.found.checkboxes.len());
             self.checkbox(checkbox_line, line.number);
             self.found.marks.push(line.start + item.start + MARK);
         } else if let Some(commands) = verify(item.content) {
             self.verify(commands, line.number);
+        } else if is_misspelt_verify(item.content) {
+            self.misspelt_verify(line.number);
         }
         self.open.push(OpenItem {
             indent: item.indent,
@@ -145,6 +150,19 @@ impl Scan {
             if !self.taken.contains(&id) {
                 return id;
             }
+        }
+    }
+
+    fn misspelt_verify(&mut self, line: usize) {
+        self.found.errors.push(TaskError::new(
+            line,
+            LintRule::Verification,
+            "this is not read as `verify:`, which is written in lower case and without a space",
+            "write it like - verify: `cargo test`",
+        ));
+        if let Some(of) = self.open.iter().rev().find_map(|item| item.checkbox) {
+            let id = self.found.checkboxes[of].id.clone();
+            self.found.empty_verify.insert(id);
         }
     }
 
@@ -200,6 +218,34 @@ impl<'a> CheckboxLine<'a> {
         let (id, text) = split_id(text);
         Some(Self { checked, id, text })
     }
+}
+
+/// Why an item that looks like a checkbox is none, and how to write it.
+fn near_miss(item: ListItem<'_>, at_top: bool) -> Option<(&'static str, &'static str)> {
+    const FIX: &str =
+        "write an open checkbox as - [ ] and a ticked one as - [x]; put an example in a code block";
+    if at_top && item.indent >= CODE_INDENT && CheckboxLine::parse(item.content).is_some() {
+        let reason = "this checkbox is indented so far that Markdown shows it as code";
+        return Some((
+            reason,
+            "indent it by at most three columns; put an example in a code block",
+        ));
+    }
+    let (inner, after) = item.content.strip_prefix('[')?.split_once(']')?;
+    let mut mark = inner.trim().chars();
+    // A number is a reference, and a link has no blank after the bracket.
+    let is_mark = matches!((mark.next(), mark.next()), (None, _) | (Some('a'..='z' | 'A'..='Z' | '\u{80}'.. | '-' | '*' | '~' | '/' | '+'), None));
+    let is_right = matches!(inner, " " | "x" | "X");
+    let is_text = after.is_empty() || after.starts_with([' ', '\t']);
+    (is_mark && !is_right && is_text).then_some(("this is not read as a checkbox", FIX))
+}
+
+/// Markdown shows a line with this indentation as code, unless it is part of a list.
+const CODE_INDENT: usize = 4;
+
+fn is_misspelt_verify(content: &str) -> bool {
+    let word = content.split(':').next().unwrap_or_default();
+    word.len() < content.len() && word.trim_end().eq_ignore_ascii_case("verify")
 }
 
 fn ids_in(lines: &[MarkdownLine<'_>]) -> BTreeSet<CheckboxId> {
@@ -285,8 +331,9 @@ mod tests {
     #[case::star("* [x] M1.1 a", "M1.1 a")]
     #[case::plus("+ [X] M1.1 a", "M1.1 a")]
     #[case::numbered("1. [ ] M1.1 a", "M1.1 a")]
-    #[case::tabs("\t-\t[ ]\tM1.1\ta", "M1.1 a")]
-    #[case::indented("      - [ ] M1.1 a", "M1.1 a")]
+    #[case::tabs("-\t[ ]\tM1.1\ta", "M1.1 a")]
+    #[case::indented("   - [ ] M1.1 a", "M1.1 a")]
+    #[case::in_details("<details>\n\n- [ ] M1.1 a\n\n</details>", "M1.1 a")]
     #[case::colon("- [ ] M1.1: a", "M1.1 a")]
     #[case::bold("- [ ] **M1.1** a", "M1.1 a")]
     #[case::no_id("- [ ] Add a test", "C1 Add a test")]
@@ -297,12 +344,43 @@ mod tests {
     }
 
     #[rstest]
+    #[case::no_blank("- [] M1 a")]
+    #[case::another_letter("- [v] M1 a")]
+    #[case::a_sign("- [\u{2713}] M1 a")]
+    #[case::a_dash("- [-] M1 a")]
+    #[case::two_blanks("- [  ] M1 a")]
+    #[case::blanks_around("* [ x ] M1 a")]
+    fn a_near_miss_is_not_passed_over(#[case] line: &str) {
+        assert_eq!(found_in(line), ["line 1: this is not read as a checkbox"]);
+    }
+
+    #[rstest]
+    #[case::upper("- [ ] M1 a\n  - Verify: `ls`")]
+    #[case::a_blank("- [ ] M1 a\n  - verify : `ls`")]
+    fn a_misspelt_verify_is_not_passed_over(#[case] text: &str) {
+        let found = found_in(text);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[1].starts_with("line 2: this is not read as `verify:`"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_checkbox_in_indented_code_is_not_passed_over() {
+        let found = found_in("An example:\n\n    - [ ] M1 a\n");
+        assert_eq!(
+            found,
+            ["line 3: this checkbox is indented so far that Markdown shows it as code"]
+        );
+        assert_eq!(found_in("- [ ] M1 a\n    - [ ] M2 b"), ["M1 a", "M2 b"]);
+    }
+
+    #[rstest]
     #[case::link("- [x](https://example.com)")]
     #[case::no_bullet("[ ] a")]
     #[case::no_blank("-[ ] a")]
     #[case::no_text("- [ ]")]
-    #[case::other_mark("- [-] a")]
-    #[case::wide_mark("- [é] a")]
     #[case::quoted("> - [ ] a")]
     #[case::fenced("```\n- [ ] a\n```")]
     #[case::fenced_with_tildes("~~~~ md\n```\n- [ ] a\n~~~\n- [ ] b\n~~~~")]

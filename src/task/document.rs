@@ -30,9 +30,11 @@ impl TaskDocument {
     pub(super) fn parse(text: &str) -> Self {
         let parts = TaskParts::split(text);
         let mut errors = Vec::from_iter(parts.error.clone());
-        let entries = parts
-            .yaml
-            .and_then(|yaml| yaml::parse_mapping(yaml).map_err(|error| errors.push(error)).ok());
+        let entries = parts.yaml.map(without_tabs_after_keys).and_then(|yaml| {
+            yaml::parse_mapping(&yaml)
+                .map_err(|error| errors.push(error))
+                .ok()
+        });
         let keys = entries.as_deref().map(keys);
         let frontmatter = entries.and_then(|entries| Frontmatter::read(entries, &mut errors));
         let mut criteria = parts.criteria(text);
@@ -45,6 +47,18 @@ impl TaskDocument {
             errors,
         }
     }
+}
+
+/// YAML allows tabs between a key and its value, its parser does not. Only lines without indentation are changed, because
+/// others may be text.
+fn without_tabs_after_keys(yaml: &str) -> String {
+    let line = |line: &str| match line.split_once(":\t") {
+        Some((key, value)) if key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') => {
+            format!("{key}: {value}", value = value.trim_start_matches('\t'))
+        }
+        _ => line.to_owned(),
+    };
+    yaml.split_inclusive('\n').map(line).collect()
 }
 
 /// Finds the criteria of a file, even if its frontmatter is not valid.

@@ -3,6 +3,11 @@
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::text::cut_middle;
+
+/// The longest message, in characters. What a message quotes may be a file by mistake.
+const LONGEST_MESSAGE: usize = 400;
+
 /// One mistake that prevents a task from being run.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
 #[error("{reason}")]
@@ -27,8 +32,8 @@ impl TaskError {
         Self {
             line: Some(line),
             rule,
-            reason: reason.into(),
-            fix: fix.into(),
+            reason: cut(&reason.into()),
+            fix: cut(&fix.into()),
         }
     }
 
@@ -47,6 +52,10 @@ impl TaskError {
     }
 }
 
+fn cut(message: &str) -> String {
+    cut_middle(message, LONGEST_MESSAGE).into_owned()
+}
+
 /// A rule for task files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -63,6 +72,8 @@ pub enum LintRule {
     RequiredKeys,
     /// The run has a cost or token limit.
     SpendLimit,
+    /// What looks like a checkbox is one.
+    Checkboxes,
     /// There are enough checkboxes to show progress.
     EnoughCheckboxes,
     /// Every id is unique.

@@ -175,7 +175,11 @@ impl<'a> FrontmatterFields<'a> {
 
 fn into_text(node: YamlNode) -> Option<String> {
     match node.value {
-        YamlValue::Plain(text) | YamlValue::Quoted(text) if !text.trim().is_empty() => Some(text),
+        YamlValue::Plain(text) | YamlValue::Quoted(text)
+            if !text.trim().is_empty() && !text.contains('\0') =>
+        {
+            Some(text)
+        }
         _ => None,
     }
 }

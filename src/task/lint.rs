@@ -17,11 +17,23 @@ pub fn lint(text: Option<&str>, min_checkboxes: usize) -> Vec<TaskError> {
     };
     let mut document = TaskDocument::parse(text);
     let mut findings = std::mem::take(&mut document.errors);
+    findings.extend(nul_characters(text));
     findings.extend(missing_budgets(&document));
     findings.extend(too_few_checkboxes(&document, min_checkboxes));
     findings.extend(unverified_checkboxes(&document));
     findings.sort_by_key(|finding| finding.line);
     findings
+}
+
+/// No command line can contain a NUL, and no editor shows one.
+fn nul_characters(text: &str) -> Option<TaskError> {
+    let line = text.lines().position(|line| line.contains('\0'))? + 1;
+    Some(TaskError::new(
+        line,
+        LintRule::Values,
+        "this line contains a NUL character",
+        "remove it; the file may have been saved in another encoding than UTF-8",
+    ))
 }
 
 /// The configuration has defaults for these, but a task that costs money has to set its own limits.
@@ -172,6 +184,42 @@ verify_commands: [make check]
     )]
     fn a_mistake_is_found_once(#[case] (from, to): (&str, &str), #[case] expected: Expected) {
         check(&format!("{}{BOXES}", HEAD.replace(from, to)), &[expected]);
+    }
+
+    #[test]
+    fn a_nul_is_found_in_the_text_and_in_commands() {
+        let body = format!("{HEAD}{}", BOXES.replace("M1.2 b", "M1.2 \0b"));
+        check(
+            &body,
+            &[(10, LintRule::Values, "this line contains a NUL character")],
+        );
+        let escaped = HEAD.replace("test_command: make test", "test_command: \"make\\0 test\"");
+        let findings = lint(Some(&format!("{escaped}{BOXES}")), 2);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!((findings[0].line, findings[0].rule), (Some(3), LintRule::Values));
+    }
+
+    #[test]
+    fn a_huge_value_is_cut() {
+        let long = HEAD.replace(
+            "max_iterations: 5",
+            &format!("max_iterations: {}", "x".repeat(100_000)),
+        );
+        let findings = lint(Some(&format!("{long}{BOXES}")), 2);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        let reason = &findings[0].reason;
+        assert!(
+            reason.len() < 500 && reason.ends_with("expected a whole number above 0"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn a_tab_may_follow_a_key() {
+        let tabs = HEAD
+            .replace("task_id: t", "task_id:\tt")
+            .replace("max_iterations: ", "max_iterations:\t");
+        check(&format!("{tabs}{BOXES}"), &[]);
     }
 
     #[rstest]

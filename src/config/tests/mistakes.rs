@@ -30,6 +30,8 @@ use super::*;
 #[case::no_profile("doctor_profile = 'x'", &["ralph.toml:1:18: `doctor_profile`: there is no profile `x`; expected one of `default-cheap`, `strong-doctor`"])]
 #[case::no_model("[models.mine]\ntags = []", &["ralph.toml:2:8: `models.mine`: the profile has no `litellm_model`"])]
 #[case::half_a_price("[models.mine]\nlitellm_model = 'x'\ninput_usd_per_million = 1", &["ralph.toml:3:25: `models.mine`: a price needs both `input_usd_per_million` and `output_usd_per_million`"])]
+#[case::credential_of_another_service("[sandbox]\nenv_passthrough = ['NPM_TOKEN']", &["ralph.toml:2:19: `sandbox.env_passthrough`: `NPM_TOKEN` is a credential, and no sandbox ever holds one; take it out of the list"])]
+#[case::credential_of_a_cloud("[sandbox]\nenv_passthrough = ['AWS_SECRET_ACCESS_KEY']", &["ralph.toml:2:19: `sandbox.env_passthrough`: `AWS_SECRET_ACCESS_KEY` is a credential, and no sandbox ever holds one; take it out of the list"])]
 #[case::credential_into_the_sandbox("[sandbox]\nenv_passthrough = ['PATH', 'GITHUB_PAT']", &["ralph.toml:2:19: `sandbox.env_passthrough`: `GITHUB_PAT` is a credential, and no sandbox ever holds one; take it out of the list"])]
 #[case::all_at_once("default_profil = 'x'\n[budget]\nmax_iterations = 0\nmax_cost_usd_estimate = true\n[forge]\ntype = 'x'", &[
     "ralph.toml:1:1: unknown key `default_profil`; did you mean `default_profile`?",
