@@ -3,7 +3,7 @@
 use crate::assembly::configuration::project_of;
 use crate::id::RunId;
 use crate::secret::Redactor;
-use crate::state::{Intervention, RunDir};
+use crate::state::{Intervention, JournalEntry, JournalLine, RunDir, RunOutcomeKind};
 
 use super::select::{select_live_run, select_run};
 use super::{CliError, CliExit, CliResult, Context, overrides};
@@ -21,7 +21,7 @@ pub(super) struct LiveRunArgs {
 pub(super) struct NoteArgs {
     /// The run; the newest one by default
     run: Option<RunId>,
-    /// The note
+    /// The note; `-` reads it from stdin
     text: String,
 }
 
@@ -31,11 +31,24 @@ pub(super) fn intervene(context: &Context, args: &LiveRunArgs, request: &Interve
 }
 
 pub(super) fn note(context: &Context, args: &NoteArgs) -> CliResult {
-    let text = args.text.trim();
+    let text = match args.text.as_str() {
+        "-" => std::io::read_to_string(std::io::stdin())
+            .map_err(|error| CliError::runtime(format!("cannot read the note from stdin: {error}")))?,
+        text => text.to_owned(),
+    };
+    let text = text.trim();
     if text.is_empty() {
         return Err(CliError::usage("the note is empty"));
     }
     let run = select_run(context, args.run.as_ref())?;
+    let is_done = |line: &JournalLine| matches!(line.entry, JournalEntry::Ended { outcome, .. } if outcome == RunOutcomeKind::Done);
+    if run.journal()?.iter().any(is_done) {
+        return Err(CliError::usage(format!(
+            "run `{}` is done, so nothing will read the note",
+            run.facts().id
+        ))
+        .with_hint("write it into the task, and start another run"));
+    }
     let project = project_of(&context.assembly, &run);
     let secrets = overrides::configuration_quietly(context, project)?.secrets();
     let text = Redactor::new(secrets).redact(text);
