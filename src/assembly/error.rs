@@ -187,6 +187,8 @@ impl From<ScmError> for AssemblyError {
         let kind = match &error {
             ScmError::NotARepository { .. }
             | ScmError::Incomplete { .. }
+            | ScmError::UnusablePath(_)
+            | ScmError::NotWritable { .. }
             | ScmError::UnknownRevision(_)
             | ScmError::BranchConflict { .. } => Usage,
             _ => Runtime,

@@ -36,6 +36,7 @@ pub async fn create(
     redactor: &Redactor,
     new: NewRun,
 ) -> Result<RunDir, RunError> {
+    repo.check_writable()?;
     let text = redactor.redact(&new.task);
     let task = Task::parse(&text)?;
     let base_branch = match &task.frontmatter.base_branch {

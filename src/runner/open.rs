@@ -42,6 +42,7 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
     settle(inputs, lock).await?;
     let reporter = inputs.reporter;
     let repo = Repository::open(parts.host.clone(), &facts.repository).await?;
+    repo.check_writable()?;
     let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone());
     let saved = SavedRun::read(inputs, &checkpoints).await?;
     if let Some(checkpoint) = saved.checkpoint.as_ref().filter(|_| saved.is_done()) {

@@ -66,6 +66,17 @@ pub enum ScmError {
         /// How to complete it.
         hint: &'static str,
     },
+    /// The path of a repository cannot be written down: it is not UTF-8, or has a line break in it.
+    #[error("the path of the repository at {0:?} is not UTF-8 or has a line break in it")]
+    UnusablePath(PathBuf),
+    /// The repository cannot be written to.
+    #[error("the repository `{}` cannot be written to", path.display())]
+    NotWritable {
+        /// The git directory.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
     /// A revision that does not exist.
     #[error("`{0}` is not a commit, branch or tag of this repository")]
     UnknownRevision(String),
@@ -125,6 +136,10 @@ impl ScmError {
             Self::Start(_) => Some("install git and make sure that it is on the PATH"),
             Self::NotARepository { .. } => Some("run inside a git repository, or create one with `git init`"),
             Self::Incomplete { hint, .. } => Some(hint),
+            Self::NotWritable { .. } => Some(
+                "a run keeps its state and its branch in the repository: make it writable for this user, or use a clone",
+            ),
+            Self::UnusablePath(_) => Some("move or rename the directory"),
             Self::UnknownRevision(_) => {
                 Some("list the branches with `git branch --all`; a new repository needs a first commit")
             }

@@ -53,6 +53,9 @@ impl ObjectFormat {
     }
 }
 
+/// The lines of `rev-parse` in [`Repository::open`]. There are more if a path has a line break in it.
+const LAYOUT_LINES: usize = 4;
+
 impl Repository {
     /// Opens the repository that contains `path`, and checks that its history is complete.
     pub async fn open(host: Host, path: &Path) -> Result<Self, ScmError> {
@@ -70,7 +73,13 @@ impl Repository {
         let printed = output(&command, &exit)?;
         let mut lines = printed.split(|byte| *byte == b'\n');
         let mut line = || lines.next().unwrap_or_default();
+        if printed.iter().filter(|byte| **byte == b'\n').count() > LAYOUT_LINES {
+            return Err(ScmError::UnusablePath(path.to_owned()));
+        }
         let (git_dir, common_dir) = (path_of(line()), path_of(line()));
+        if common_dir.to_str().is_none() || git_dir.to_str().is_none() {
+            return Err(ScmError::UnusablePath(path.to_owned()));
+        }
         let shallow = line() == b"true";
         let format = match line() {
             b"sha1" => ObjectFormat::Sha1,
@@ -103,6 +112,15 @@ impl Repository {
     #[must_use]
     pub fn object_format(&self) -> ObjectFormat {
         self.format
+    }
+
+    /// Fails if this user cannot write refs, which every run needs.
+    pub fn check_writable(&self) -> Result<(), ScmError> {
+        let refs = self.common_dir.join("refs");
+        rustix::fs::access(&refs, rustix::fs::Access::WRITE_OK).map_err(|error| ScmError::NotWritable {
+            path: self.common_dir.clone(),
+            source: error.into(),
+        })
     }
 
     /// The git directory that all its worktrees share.

@@ -1,11 +1,15 @@
 //! What a run leaves: its own files, its state ref, its branch, its pull request, and an untouched user.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use rstest::rstest;
 use serde_json::Value;
 
-use crate::support::ralph::{Ended, Place, commit, doing, ending, finish, run, script, whole_task, write};
+use crate::need;
+use crate::support::ralph::{
+    Ended, Place, commit, doing, ending, finish, in_place_of, run, script, whole_task, write,
+};
 
 /// A place with a run that did half of the task in one iteration and the rest in another.
 fn done() -> Place {
@@ -228,6 +232,41 @@ fn a_rerun_gets_a_branch_of_its_own() {
     for id in ids {
         assert!(ralph::id::RunId::parse(id).is_ok(), "{id}");
     }
+}
+
+#[test]
+fn a_repository_that_cannot_be_written_is_found_before_the_model_is_asked() {
+    let place = Place::new();
+    let ralph = place.scripted(&script([whole_task()]), &[]);
+    let dir = place.repo().join(".git").display().to_string();
+    let line = format!("mount --bind {dir} {dir} && mount -o remount,ro,bind {dir} && \"$@\"");
+    let in_read_only = |program: &std::ffi::OsStr, args: &[&std::ffi::OsStr]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &line, "sh"]);
+        in_place_of(&mut command, &ralph);
+        finish(command.arg(program).args(args))
+    };
+    let possible = in_read_only("true".as_ref(), &[]).code == Some(0);
+    need!(possible.then_some(()).ok_or("this user cannot mount"));
+    let args: Vec<_> = ralph.get_args().collect();
+    in_read_only(ralph.get_program(), &args).expect_refused(&["cannot be written to: Read-only", "hint: "]);
+    assert!(place.runs().is_empty());
+}
+
+#[rstest]
+#[case::line_break(b"two\nlines")]
+#[case::not_utf8(b"caf\xe9")]
+fn a_repository_whose_path_cannot_be_written_down_is_refused_by_name(#[case] name: &[u8]) {
+    let place = Place::new();
+    let dir = place.path().join(std::ffi::OsStr::from_bytes(name));
+    need!(fs::rename(place.repo(), &dir));
+    let mut command = place.scripted(&script([whole_task()]), &[]);
+    finish(command.current_dir(&dir)).expect_refused(&[
+        "the path of the repository at \"",
+        "is not UTF-8 or has a line break in it",
+        "hint: move or rename the directory",
+    ]);
+    assert!(place.runs().is_empty());
 }
 
 #[test]
