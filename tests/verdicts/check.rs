@@ -155,6 +155,9 @@ impl Check<'_> {
                 for part in &self.expected.pull_request {
                     self.part("the pull request", part, &text);
                 }
+                if text.contains(|c: char| c.is_control() && c != '\n' && c != '\t') {
+                    self.add("the pull request holds a control character");
+                }
             }
             (RunOutcomeKind::Done, None) => self.add("it is done without a pull request"),
             (_, Some(_)) => self.add("it is not done and has a pull request"),

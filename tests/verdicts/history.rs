@@ -34,6 +34,9 @@ pub struct History {
     /// What a person asks for meanwhile.
     #[serde(default)]
     pub asked: Vec<Asked>,
+    /// By how many seconds the wall clock is set, by the iteration at whose beginning that happens.
+    #[serde(default)]
+    pub clock_jumps: BTreeMap<u32, i64>,
     /// What the model answers.
     pub script: Script,
     /// What comes of it.

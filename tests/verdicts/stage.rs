@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use jiff::{SignedDuration, Timestamp};
 use ralph::agent::Agents;
 use ralph::agent::actions::ActionsAgent;
+use ralph::clock::Clock;
 use ralph::event::{Event, EventKind, EventSink, Fanout};
 use ralph::exec::{Command, Discard, Host};
 use ralph::model::ScriptedModel;
@@ -45,6 +48,28 @@ impl EventSink for Person {
             for asked in self.asked.iter().filter(now) {
                 self.inbox.leave(&asked.ask.request(), event.at).unwrap();
             }
+        }
+    }
+}
+
+/// A wall clock that someone sets while the run is at work.
+struct JumpingClock {
+    jumps: BTreeMap<u32, i64>,
+    ahead: AtomicI64,
+}
+
+impl Clock for JumpingClock {
+    fn now(&self) -> Timestamp {
+        let ahead = SignedDuration::from_secs(self.ahead.load(Ordering::Relaxed));
+        Timestamp::now() + ahead
+    }
+}
+
+impl EventSink for JumpingClock {
+    fn emit(&self, event: &Event) {
+        if matches!(event.kind, EventKind::IterationStarted { .. }) {
+            let jump = event.iteration.and_then(|iteration| self.jumps.get(&iteration));
+            self.ahead.fetch_add(*jump.unwrap_or(&0), Ordering::Relaxed);
         }
     }
 }
@@ -146,6 +171,10 @@ impl<'a> Stage<'a> {
             asked: self.history.asked.clone(),
             inbox: run.inbox(),
         };
+        let clock = Arc::new(JumpingClock {
+            jumps: self.history.clock_jumps.clone(),
+            ahead: AtomicI64::new(0),
+        });
         RunParts {
             provider: Arc::new(LocalProvider::new(LocalOptions {
                 base: self.runs().dir().to_owned(),
@@ -155,8 +184,8 @@ impl<'a> Stage<'a> {
             agents: Agents::new(Arc::new(ActionsAgent)),
             model: Arc::new(ScriptedModel::new(self.history.script.clone())),
             forge: Arc::new(LocalForge::new(repository, run.pull_request_file())),
-            sink: Arc::new(Fanout(vec![events, Arc::new(person)])),
-            clock: ralph::clock::system(),
+            sink: Arc::new(Fanout(vec![events, Arc::new(person), clock.clone()])),
+            clock,
             host: self.host.clone(),
             redactor: self.redactor(),
             owner: RunOwner {
@@ -170,7 +199,7 @@ impl<'a> Stage<'a> {
 
     async fn new_run(&self, repository: &Repository) -> RunDir {
         let new = NewRun {
-            created: jiff::Timestamp::now(),
+            created: Timestamp::now(),
             task: self.history.task.text(),
             branch_prefix: "ralph".to_owned(),
             project: None,
