@@ -38,6 +38,7 @@ use crate::agent::AgentRecord;
 use crate::assembly::{AssemblyContext, Ralph, RalphBuilder, Surroundings};
 use crate::config::ConfigOverride;
 use crate::state::Intervention;
+use crate::text::cut_middle;
 
 use error::{CliError, CliExit, CliResult, io_error, temp_dir};
 use overrides::{configuration, flags};
@@ -45,6 +46,9 @@ use select::select_run;
 use ui::Ui;
 
 pub use reference::cli_reference;
+
+/// The longest line of a message about wrong arguments, in characters.
+const LONGEST_LINE: usize = 400;
 
 /// Runs coding agents unattended, in a loop, inside a sandbox, and hands back a pull request
 #[derive(Debug, Parser)]
@@ -212,6 +216,13 @@ fn block_on<F: Future<Output = CliResult>>(future: F) -> CliResult {
 fn usage(error: &clap::Error) -> CliExit {
     let ui = Ui::new(true);
     let text = error.render().to_string();
+    // An argument may be a file by mistake.
+    let lines = text.lines().map(|line| cut_middle(line, LONGEST_LINE));
+    let text = if error.use_stderr() {
+        lines.collect::<Vec<_>>().join("\n")
+    } else {
+        text
+    };
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         ui.say(text.trim_end());
         return CliExit::Usage;

@@ -1,6 +1,7 @@
 //! Prints the events of a run, as text or as JSON.
 
 use crate::event::{Event, EventKind, EventSink, PreflightResult, RunEnd};
+use crate::text::counted;
 
 use super::Ui;
 
@@ -90,8 +91,10 @@ fn styled_line(event: &Event) -> (Option<&'static str>, String) {
             seconds,
         } => {
             let gutter = if *gutter { ", GUTTER" } else { "" };
-            let numbers =
-                format!("{changed_lines} lines changed, loop score {loop_score:.2}{gutter}, {seconds:.1} s");
+            let numbers = format!(
+                "{} changed, loop score {loop_score:.2}{gutter}, {seconds:.1} s",
+                counted(*changed_lines, "line")
+            );
             (None, format!("  = {summary}\n    {numbers}"))
         }
         EventKind::RunEnded { outcome, reason } => {

@@ -10,6 +10,7 @@ use crate::event::EventKind;
 use crate::gateway::meter::Allowance;
 use crate::model::Profile;
 use crate::state::{CallCharge, JournalEntry, JournalLine};
+use crate::text::counted;
 use crate::usage::{Tokens, Usd};
 
 use super::error::Halt;
@@ -79,8 +80,8 @@ impl RunProgress<'_> {
         let limit = self.inputs.settings.budget.max_rate_limit_wait;
         if self.recent_ledger().waited + wait > limit {
             return Err(Halt::paused(format!(
-                "waiting for the model would exceed {} minutes in total (max_rate_limit_wait_minutes)",
-                limit.as_secs() / 60
+                "waiting for the model would exceed {} in total (max_rate_limit_wait_minutes)",
+                counted(limit.as_secs() / 60, "minute")
             )));
         }
         let until = self.inputs.parts.clock.now() + wait;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::state::{CallCharge, JournalEntry, JournalLine};
+use crate::text::counted;
 use crate::usage::{Tokens, Usd};
 
 use super::error::Halt;
@@ -103,9 +104,9 @@ impl Ledger {
         }
         if self.worked >= budget.max_wall_time {
             let minutes = budget.max_wall_time.as_secs() / 60;
-            return exceeded(&format!(
-                "{minutes} minutes of work are spent (max_wall_time_minutes)"
-            ));
+            let are = if minutes == 1 { "is" } else { "are" };
+            let minutes = counted(minutes, "minute");
+            return exceeded(&format!("{minutes} of work {are} spent (max_wall_time_minutes)"));
         }
         self.check_call(budget, CallCharge::default())
     }
@@ -328,7 +329,7 @@ mod tests {
     #[case::late(Ledger { worked: Duration::from_secs(59), ..Ledger::default() }, None)]
     #[case::too_late(
         Ledger { worked: Duration::from_secs(60), ..Ledger::default() },
-        Some("1 minutes of work are spent (max_wall_time_minutes)")
+        Some("1 minute of work is spent (max_wall_time_minutes)")
     )]
     #[case::tokens_left(spent(999, 0.0), None)]
     #[case::no_token_left(

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::need;
 use crate::support::ralph::{
-    Live, Place, call, commit, doing, eventually, in_place_of, run, script, whole_task, write,
+    Live, Place, call, commit, doing, eventually, finish, in_place_of, run, script, whole_task, write,
 };
 
 /// A run whose first iteration works until it is let go.
@@ -236,6 +236,21 @@ fn a_note_reaches_the_next_prompt() {
     let prompt = |number: u32| held.place.noted(&format!("iterations/{number}/prompt.md"));
     assert!(!prompt(1).contains("mind the gap"));
     assert!(prompt(2).contains("mind the gap") && prompt(2).contains("and the edge"));
+}
+
+#[test]
+fn a_long_note_is_read_from_stdin_and_one_for_a_run_that_is_done_is_refused() {
+    let held = Held::start();
+    let note = held.place.path().join("note");
+    fs::write(&note, format!("{}mind the end", "long ".repeat(100_000))).unwrap();
+    let mut command = held.place.ralph(&["note", "-"]);
+    finish(command.stdin(fs::File::open(&note).unwrap())).expect(0, &["Left a note"]);
+    held.let_go();
+    held.live.wait().expect(0, &[]);
+    assert!(held.place.noted("notes.md").contains("mind the end"));
+    held.place
+        .run(&["note", "too late"])
+        .expect_refused(&["is done, so nothing will read the note", "hint: "]);
 }
 
 #[test]

@@ -4,11 +4,12 @@ use std::fs;
 use std::process::Command;
 
 use proptest::prelude::*;
+use rstest::rstest;
 use serde_json::json;
 
 use crate::need;
 use crate::support::ralph::{
-    Ended, Place, TASK, call, commit, finish, in_place_of, run, script, whole_task, write,
+    Ended, Live, Place, TASK, call, commit, finish, in_place_of, run, script, whole_task, write,
 };
 use crate::support::skip;
 
@@ -78,7 +79,7 @@ proptest! {
         let say = format!("printf '%s\\n' '{other}' '{text}' >&2; exit 3");
         let first = json!({
             "summary": text,
-            "actions": [write(&format!("new {other}"), &text), run(&say), commit(&other)],
+            "actions": [run(&format!("printf x > 'new {other}'")), run(&say), commit(&other)],
         });
         let mut last = whole_task();
         last["summary"] = json!(format!("{other} {text}"));
@@ -123,6 +124,26 @@ fn a_patch_keeps_its_control_characters_when_it_is_asked_for_as_it_is() {
     assert!(shown.contains("+\\u001b[1mtwo\\u000d\n"), "{shown}");
     let raw = place.run(&["diff", "--raw"]).stdout;
     assert!(raw.contains("+\x1b[1mtwo\r\n"), "{raw}");
+}
+
+#[rstest]
+#[case::help(&["--help"])]
+#[case::status(&["status", "--json"])]
+#[case::schema(&["config", "schema"])]
+fn output_that_cannot_be_written_is_a_failure(#[case] args: &[&str]) {
+    let full = need!(fs::OpenOptions::new().write(true).open("/dev/full"));
+    let place = Place::new();
+    Live::start_with(&mut place.ralph(args), full)
+        .wait()
+        .expect(1, &["ralph: cannot write to stdout"]);
+}
+
+#[test]
+fn a_huge_argument_is_cut_in_the_message() {
+    let huge = "x".repeat(50_000);
+    let ended = Place::new().run(&["status", &huge]);
+    ended.expect(2, &["ralph: ", "characters ...]"]);
+    assert!(ended.stderr.len() < 2000, "{}", ended.stderr.len());
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl CredentialStatus {
     fn describe(&self, kind: CredentialKind) -> String {
         let left = match (self.renewed_by_itself, self.days_left) {
             (true, _) => "it is renewed automatically".to_owned(),
-            (false, Some(days)) => format!("{days} days left"),
+            (false, Some(days)) => format!("{days} day{} left", if days == 1 { "" } else { "s" }),
             (false, None) => "it has no expiry date".to_owned(),
         };
         format!("{kind} is in {}: {left}", self.place)
