@@ -73,7 +73,7 @@ impl Repository {
         let printed = output(&command, &exit)?;
         let mut lines = printed.split(|byte| *byte == b'\n');
         let mut line = || lines.next().unwrap_or_default();
-        if printed.iter().filter(|byte| **byte == b'\n').count() > LAYOUT_LINES {
+        if printed.split(|byte| *byte == b'\n').count() > LAYOUT_LINES + 1 {
             return Err(ScmError::UnusablePath(path.to_owned()));
         }
         let (git_dir, common_dir) = (path_of(line()), path_of(line()));

@@ -67,7 +67,7 @@ fn assert_shown(args: &[&str], ended: &Ended) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4, max_shrink_iters: 0, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 3, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_that_a_stranger_wrote_commands_a_terminal(text in hostile(), other in hostile()) {
