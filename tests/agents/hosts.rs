@@ -14,7 +14,7 @@ use crate::support::ralph::finish;
 #[rstest]
 #[case::claude(Program::Claude, &[])]
 #[case::codex(Program::Codex, &["api.github.com", "chatgpt.com", "github.com"])]
-#[case::opencode(Program::OpenCode, &["models.dev"])]
+#[case::opencode(Program::OpenCode, &["registry.npmjs.org"])]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_allowlist_opens_the_model_to_an_agent_through_the_gateway_alone(
     #[case] program: Program,
