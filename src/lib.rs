@@ -79,6 +79,8 @@ pub mod digest;
 pub mod engine;
 pub mod event;
 pub mod exec;
+#[doc(hidden)]
+pub mod failure;
 mod file_hashes;
 #[doc(hidden)]
 pub mod gateway;

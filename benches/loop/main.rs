@@ -6,6 +6,7 @@ mod concurrent;
 mod figure;
 mod overhead;
 mod program;
+mod signature;
 mod stage;
 mod stopwatch;
 mod young;
@@ -43,6 +44,9 @@ async fn measure() -> Fallible<()> {
     }
     if wanted("start-up") {
         report(program::start_up(&stage).await?);
+    }
+    if wanted("signature") {
+        report(signature::measure(&stage).await?);
     }
     let large = stage.repository("large", stage::LARGE).await?;
     if wanted("memory") {

@@ -158,6 +158,18 @@ impl CapturedOutput {
         }
     }
 
+    /// The beginning of the stream, and its end if something between them was dropped.
+    #[must_use]
+    pub fn ends(&self) -> (String, Option<String>) {
+        if let Some(whole) = self.complete() {
+            return (lossy(&whole).into_owned(), None);
+        }
+        // How much more than the limit is kept depends on the pieces in which the output came.
+        let limit = self.keep - self.keep / 4;
+        let tail = &self.tail[self.tail.len().saturating_sub(limit)..];
+        (lossy(&self.head).into_owned(), Some(lossy(tail).into_owned()))
+    }
+
     fn cut(&self) -> u64 {
         self.total - (self.head.len() + self.tail.len()) as u64
     }
@@ -178,6 +190,7 @@ mod tests {
         captured.push("w\u{f6}rld".as_bytes());
         assert_eq!(captured.text(), "hello w\u{f6}rld");
         assert_eq!(captured.complete().unwrap(), "hello w\u{f6}rld".as_bytes());
+        assert_eq!(captured.ends(), ("hello w\u{f6}rld".to_owned(), None));
     }
 
     #[test]
@@ -196,5 +209,7 @@ mod tests {
             "{}",
             text.len()
         );
+        let (head, tail) = captured.ends();
+        assert_eq!((head.len(), tail.unwrap().len()), (250, 750));
     }
 }

@@ -17,6 +17,7 @@ mod control;
 mod demo;
 mod events;
 mod examples;
+mod failures;
 mod guest_build;
 mod guide;
 mod lint_cli;
