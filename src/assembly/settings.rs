@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{AssemblyError, agents};
 use crate::config::{self, Config, LadderRung};
 use crate::runner::{Budget, DoctorRules, Profiles, RunSettings};
-use crate::scm::CommitIdentity;
+use crate::scm::{CommitIdentity, DEFAULT_BUNDLE_LIMIT};
 use crate::state::Rung;
 
 /// How long to wait for an unreachable model that gives no time to retry.
@@ -44,6 +44,7 @@ pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
         iteration_timeout: from.sandbox.resources.timeout,
         idle_timeout: from.timers.idle,
         agent_env: BTreeMap::new(),
+        max_hand_back_bytes: DEFAULT_BUNDLE_LIMIT,
         model_wait: MODEL_WAIT,
     })
 }

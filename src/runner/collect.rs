@@ -1,7 +1,12 @@
 //! The end of the agent's work: its commits and its working tree are handed back to the user's repository.
 
+use std::collections::BTreeSet;
+
 use crate::sandbox::SandboxErrorKind;
-use crate::scm::{self, Diff, HandBackRefusal, ScmError, Snapshot};
+use crate::scm::{
+    self, Diff, HandBack, HandBackRefusal, HandBackRequest, LargeFile, PathChange, PrivateClone, RepoPath,
+    ScmError, Snapshot,
+};
 use crate::text::error_chain;
 
 use super::RunError;
@@ -14,12 +19,17 @@ use super::workplace::Workplace;
 /// How often the index of the clone is written again, in iterations.
 const RENEW_INDEX_EVERY: u32 = 10;
 
+/// How many files a notice names.
+const NAMES_SHOWN: usize = 10;
+
 /// What an iteration changed.
 pub(super) struct Collected {
     pub(super) snapshot: Snapshot,
     pub(super) diff: Diff,
-    /// Whether there are new commits, with a tree that no earlier iteration had.
+    /// Whether new commits change files, with a tree that no earlier iteration had.
     pub(super) new_work_committed: bool,
+    /// Whether there are new commits that change nothing but run files, or nothing at all.
+    pub(super) has_empty_commits: bool,
 }
 
 /// Hands the contents of the clone back to the user's repository.
@@ -31,7 +41,7 @@ pub(super) async fn collect(
     progress: &mut RunProgress<'_>,
     actions: &mut ActionsLog,
 ) -> Result<Collected, Halt> {
-    let reason = match hand_back(workplace, progress).await {
+    let reason = match hand_back(workplace, progress, actions).await {
         Ok(collected) => return Ok(collected),
         Err(RunError::Scm(ScmError::Refused(refusal @ HandBackRefusal::Secret))) => {
             let files = changed_files(workplace, progress).await?;
@@ -55,43 +65,138 @@ pub(super) async fn collect(
         snapshot: workplace.private_clone(&progress.tip).snapshot().await?,
         diff: Diff::default(),
         new_work_committed: false,
+        has_empty_commits: false,
     })
 }
 
-async fn hand_back(workplace: &mut Workplace<'_>, progress: &RunProgress<'_>) -> Result<Collected, RunError> {
-    let (facts, dir) = (progress.facts(), workplace.inputs.dir);
+async fn hand_back(
+    workplace: &mut Workplace<'_>,
+    progress: &RunProgress<'_>,
+    actions: &mut ActionsLog,
+) -> Result<Collected, RunError> {
+    let facts = progress.facts();
     let clone = workplace.private_clone(&progress.tip);
     clone.remove_locks().await?;
-    let snapshot = clone.snapshot().await?;
+    let HandedBack {
+        snapshot,
+        handed,
+        run_file,
+        left_out,
+    } = hand_back_most(workplace, &clone).await?;
     let diff = clone.diff(&progress.tree, &snapshot.tree).await?;
-    let request = scm::HandBackRequest {
-        base: &facts.base,
-        snapshot: &snapshot,
-        known: &workplace.known,
-        limit: scm::DEFAULT_BUNDLE_LIMIT,
-        redactor: &workplace.inputs.parts.redactor,
-    };
-    let handed = scm::hand_back(&workplace.repo, &clone, &request, dir.path()).await?;
+    let has_empty_commits = !handed.changes_files && (run_file.is_some() || !handed.new_commits.is_empty());
+    let mut notices = nested_repositories(&snapshot, &handed);
+    notices.extend(run_file.as_ref().map(run_file_notice));
+    if !left_out.is_empty() {
+        let limit = workplace.inputs.settings.max_hand_back_bytes;
+        notices.push(large_files_notice(&left_out, limit));
+    }
+    let reporter = workplace.inputs.reporter;
     if snapshot.branch.as_ref() != Some(&facts.branch) {
-        workplace
-            .inputs
-            .reporter
-            .warn("the agent left the branch of the run; its work is moved back to that branch");
+        reporter.warn("the agent left the branch of the run; its work is moved back to that branch");
         clone.reset_to(&snapshot.tip).await?;
         clone.restore(&snapshot.tree).await?;
     }
     if (progress.iterations() + 1).is_multiple_of(RENEW_INDEX_EVERY) {
         clone.refresh_index().await?;
     }
+    for notice in &notices {
+        reporter.warn(notice.clone());
+    }
+    actions.errors.extend(notices);
     let mut records = progress.journal.records();
-    let is_new_tree = !records.any(|record| record.tree == snapshot.tree);
-    let new_work_committed = !handed.new_commits.is_empty() && is_new_tree;
+    let is_new_tree = snapshot.tree != progress.tree && !records.any(|record| record.tree == snapshot.tree);
+    let new_work_committed = handed.changes_files && is_new_tree;
     workplace.known = vec![handed.commit, snapshot.tip.clone()];
     Ok(Collected {
         snapshot,
         diff,
         new_work_committed,
+        has_empty_commits,
     })
+}
+
+/// What was handed back, and what was left out of it.
+struct HandedBack {
+    snapshot: Snapshot,
+    handed: HandBack,
+    /// A run file that was taken out of the commits.
+    run_file: Option<RepoPath>,
+    /// Uncommitted files that are too large.
+    left_out: Vec<LargeFile>,
+}
+
+/// Hands back the commits and as much of the uncommitted work as is possible.
+async fn hand_back_most(workplace: &Workplace<'_>, clone: &PrivateClone<'_>) -> Result<HandedBack, RunError> {
+    let limit = workplace.inputs.settings.max_hand_back_bytes;
+    // Half of the limit leaves room for the commits; otherwise they are handed back alone.
+    let mut smaller = [limit / 2, 0].into_iter();
+    let (mut snapshot, mut left_out) = (clone.snapshot().await?, Vec::new());
+    let mut run_file = None;
+    loop {
+        let request = HandBackRequest {
+            base: &workplace.inputs.dir.facts().base,
+            snapshot: &snapshot,
+            known: &workplace.known,
+            limit,
+            redactor: &workplace.inputs.parts.redactor,
+        };
+        let scratch = workplace.inputs.dir.path();
+        match scm::hand_back(&workplace.repo, clone, &request, scratch).await {
+            Ok(handed) => {
+                return Ok(HandedBack {
+                    snapshot,
+                    handed,
+                    run_file,
+                    left_out,
+                });
+            }
+            Err(ScmError::Refused(HandBackRefusal::RunFile { path, .. })) if run_file.is_none() => {
+                clone.drop_run_files().await?;
+                run_file = Some(path);
+                snapshot = clone.snapshot().await?;
+            }
+            Err(error @ ScmError::Refused(HandBackRefusal::TooLong { .. })) => {
+                let bytes = smaller.next().ok_or(error)?;
+                (snapshot, left_out) = clone.snapshot_within(bytes).await?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn run_file_notice(path: &RepoPath) -> String {
+    format!(
+        "`{path}` was taken out of the commits, because it belongs to the run: do not commit `.ralph/` or `ralph_task.md`"
+    )
+}
+
+fn large_files_notice(files: &[LargeFile], limit: u64) -> String {
+    let name = |file: &LargeFile| format!("`{}` ({} bytes)", file.path, file.bytes);
+    let mut names: Vec<String> = files.iter().take(NAMES_SHOWN).map(name).collect();
+    if files.len() > NAMES_SHOWN {
+        names.push(format!("{} more", files.len() - NAMES_SHOWN));
+    }
+    format!(
+        "left out, because an iteration hands back at most {limit} bytes: {}; delete what the task does not need, or add it to \
+         `.gitignore`",
+        names.join(", ")
+    )
+}
+
+/// A notice for each git repository inside the clone, whose files are not handed back.
+fn nested_repositories(snapshot: &Snapshot, handed: &HandBack) -> Vec<String> {
+    let untracked = snapshot.dirty.iter();
+    let untracked = untracked.filter(|dirty| dirty.change == PathChange::Repository);
+    let paths = untracked.map(|dirty| &dirty.path).chain(&handed.repositories);
+    let paths: BTreeSet<&RepoPath> = paths.collect();
+    let notice = |path: &RepoPath| {
+        format!(
+            "`{path}` is a git repository of its own, so its files are not handed back: remove `{path}/.git` to keep them, or \
+             add `{path}` to `.gitignore`"
+        )
+    };
+    paths.into_iter().map(notice).collect()
 }
 
 /// The files that differ from the last checkpoint, for a person.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::model::Profile;
-use crate::scm::CommitIdentity;
+use crate::scm::{CommitIdentity, DEFAULT_BUNDLE_LIMIT};
 use crate::state::Rung;
 
 use super::budget::Budget;
@@ -32,6 +32,8 @@ pub struct RunSettings {
     pub idle_timeout: Duration,
     /// Environment variables of the agent's commands. They may contain phantoms, never credentials.
     pub agent_env: BTreeMap<String, String>,
+    /// The most bytes that one iteration hands back, packed. Uncommitted files beyond it are left out.
+    pub max_hand_back_bytes: u64,
     /// The first wait when a model is unreachable and names no time. It doubles each time.
     pub model_wait: Duration,
 }
@@ -61,6 +63,7 @@ impl RunSettings {
             iteration_timeout: Duration::from_secs(60 * MINUTE),
             idle_timeout: Duration::from_secs(10 * MINUTE),
             agent_env: BTreeMap::new(),
+            max_hand_back_bytes: DEFAULT_BUNDLE_LIMIT,
             model_wait: Duration::from_secs(30),
         }
     }

@@ -17,6 +17,9 @@ const EXCLUDE: &str = "/.ralph/\n/ralph_task.md\n";
 /// The task file in a clone.
 const TASK_FILE: &str = "ralph_task.md";
 
+/// The ref at which commits are rewritten without the run files.
+const REWRITE_REF: &str = "refs/ralph/rewrite";
+
 /// A clone inside a sandbox. Git runs inside the sandbox through [`Sandbox::exec`], never on the host.
 #[derive(Clone)]
 pub struct PrivateClone<'a> {
@@ -135,6 +138,25 @@ impl<'a> PrivateClone<'a> {
         Ok(())
     }
 
+    /// Rewrites the commits since the start of this clone without the run files. A commit of nothing else goes away. The
+    /// working directory stays as it is.
+    pub async fn drop_run_files(&self) -> Result<(), ScmError> {
+        self.git(&["update-ref", REWRITE_REF, "HEAD"]).await?;
+        let known = format!("^{}", self.start.commit);
+        let export = self
+            .git_with(&["--no-literal-pathspecs"])
+            .args(["fast-export", "--no-data", "--reference-excluded-parents"])
+            .args(["--reencode=no", REWRITE_REF, &known, "--"])
+            .args([".", ":(top,exclude).ralph", ":(top,exclude)ralph_task.md"]);
+        let commits = self.run(&export).await?;
+        self.run(&self.command("fast-import --quiet --force").stdin(commits))
+            .await?;
+        self.git(&["update-ref", "-m", "drop run files", "HEAD", REWRITE_REF])
+            .await?;
+        self.git(&["reset", "--quiet", "--mixed", "HEAD"]).await?;
+        self.hide_task_file().await
+    }
+
     /// Rebuilds the index's cache of directory trees. Each commit invalidates the directories that it changed, and git
     /// then compares them file by file: after a few hundred commits `git status` takes twice as long.
     pub async fn refresh_index(&self) -> Result<(), ScmError> {
@@ -167,8 +189,15 @@ impl<'a> PrivateClone<'a> {
 
     /// A git command in the clone. `args` are separated by spaces.
     pub(super) fn command(&self, args: &str) -> Command {
+        self.git_with(&[]).args(args.split(' '))
+    }
+
+    /// Git in the clone, with these options before the subcommand.
+    fn git_with(&self, options: &[&str]) -> Command {
         let trusted = format!("safe.directory={}", self.dir.display());
-        hardened(&["-c", &trusted]).cwd(&self.dir).args(args.split(' '))
+        hardened(&["-c", &trusted])
+            .args(options.iter().copied())
+            .cwd(&self.dir)
     }
 
     /// Runs a command in the sandbox and returns its output. Its failure is an error.

@@ -187,6 +187,14 @@ pub enum HandBackRefusal {
         /// Why it is forbidden.
         problem: NameProblem,
     },
+    /// A commit contains a file of the run, which an agent can only add with force.
+    #[error("commit {commit} contains `{path}`, which belongs to the run")]
+    RunFile {
+        /// The commit.
+        commit: ObjectId,
+        /// The file.
+        path: RepoPath,
+    },
     /// Two names in one directory are the same on some file systems.
     #[error("commit {commit} contains both `{one}` and `{other}`, which are the same file on some systems")]
     Collision {

@@ -4,9 +4,11 @@ use std::path::Path;
 
 use super::bundle::{BundleError, BundleHeader};
 use super::clone::PrivateClone;
+use super::entry::{GITLINK, TreeChange, TreeEntry};
 use super::error::{HandBackRefusal, ScmError};
 use super::git::revisions;
 use super::history::{self, HistoryCommit};
+use super::path::RepoPath;
 use super::quarantine::Quarantine;
 use super::repository::Repository;
 use super::secrets;
@@ -49,6 +51,10 @@ pub struct HandBack {
     pub commit: ObjectId,
     /// The new commits of the branch, newest first. Empty if the agent committed nothing.
     pub new_commits: Vec<ObjectId>,
+    /// Whether one of the new commits changes a file.
+    pub changes_files: bool,
+    /// Nested repositories that the new commits refer to. Their files are not handed back.
+    pub repositories: Vec<RepoPath>,
 }
 
 /// Hands back a snapshot: creates a bundle in the sandbox, checks it in a quarantine repository below `scratch`, and adds
@@ -92,16 +98,25 @@ pub async fn hand_back(
 }
 
 fn result(snapshot: &Snapshot, commits: &[HistoryCommit]) -> HandBack {
-    let ids = commits.iter().map(|commit| &commit.id);
+    let new: Vec<&HistoryCommit> = commits
+        .iter()
+        .filter(|commit| Some(&commit.id) != snapshot.work.as_ref())
+        .collect();
+    let changes = new.iter().flat_map(|commit| &commit.changes);
     HandBack {
         tip: snapshot.tip.clone(),
         work_tree: snapshot.tree.clone(),
         commit: snapshot.work.as_ref().unwrap_or(&snapshot.tip).clone(),
-        new_commits: ids
-            .filter(|id| Some(*id) != snapshot.work.as_ref())
-            .cloned()
-            .collect(),
+        new_commits: new.iter().map(|commit| commit.id.clone()).collect(),
+        changes_files: changes.clone().next().is_some(),
+        repositories: changes.filter_map(new_repository).collect(),
     }
+}
+
+/// The path of a nested repository that a change adds.
+fn new_repository(change: &TreeChange) -> Option<RepoPath> {
+    let is_repository = |entry: &Option<TreeEntry>| entry.as_ref().is_some_and(|entry| entry.mode == GITLINK);
+    (is_repository(&change.after) && !is_repository(&change.before)).then(|| change.path.clone())
 }
 
 /// Whether the commit is an ancestor of a known commit in the user's repository.

@@ -57,5 +57,5 @@ pub use local_forge::LocalForge;
 pub use path::{NameProblem, RepoPath};
 pub use repository::{ObjectFormat, Repository};
 pub use seed::SeedPack;
-pub use snapshot::{DirtyPath, PathChange, Snapshot};
+pub use snapshot::{DirtyPath, LargeFile, PathChange, Snapshot};
 pub use worktree::main_worktree;

@@ -101,7 +101,7 @@ impl Quarantine {
         output(&command, &exit).map(drop)
     }
 
-    /// The new commits. Returns an error if one contains a forbidden name.
+    /// The new commits. Returns an error if one contains a forbidden name or a file of the run.
     pub(super) async fn checked_commits(
         &self,
         tip: &ObjectId,
@@ -121,6 +121,11 @@ impl Quarantine {
                     problem,
                 }
                 .into());
+            }
+            let mut paths = commit.changes.iter().map(|change| &change.path);
+            if let Some(path) = paths.find(|path| path.is_private()) {
+                let (commit, path) = (commit.id.clone(), path.clone());
+                return Err(HandBackRefusal::RunFile { commit, path }.into());
             }
         }
         self.check_collisions(&commits).await?;

@@ -38,6 +38,15 @@ pub struct Snapshot {
     pub(super) work: Option<ObjectId>,
 }
 
+/// An uncommitted file that was left out of a snapshot because of its size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LargeFile {
+    /// The path.
+    pub path: RepoPath,
+    /// Its size.
+    pub bytes: u64,
+}
+
 /// A path in the working directory that differs from the tip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirtyPath {
@@ -65,6 +74,50 @@ impl PrivateClone<'_> {
     pub async fn snapshot(&self) -> Result<Snapshot, ScmError> {
         let status = self.status(&[]).await?;
         let edits = self.edits(&status.differences).await?;
+        self.snapshot_of(status, &edits).await
+    }
+
+    /// Like [`PrivateClone::snapshot`], but leaves out the largest uncommitted files until the others have at most `limit`
+    /// bytes. Returns the files that were left out, the largest first. They stay in the working directory.
+    pub async fn snapshot_within(&self, limit: u64) -> Result<(Snapshot, Vec<LargeFile>), ScmError> {
+        let status = self.status(&[]).await?;
+        let mut edits = self.edits(&status.differences).await?;
+        let mut files = self.sizes(&edits).await?;
+        files.sort_by_key(|file| std::cmp::Reverse(file.bytes));
+        let mut bytes: u64 = files.iter().map(|file| file.bytes).sum();
+        let mut left_out = Vec::new();
+        for file in files {
+            if bytes <= limit {
+                break;
+            }
+            bytes -= file.bytes;
+            edits.retain(|edit| edit.path != file.path);
+            left_out.push(file);
+        }
+        Ok((self.snapshot_of(status, &edits).await?, left_out))
+    }
+
+    /// The sizes of the files that edits put into the tree.
+    async fn sizes(&self, edits: &[TreeChange]) -> Result<Vec<LargeFile>, ScmError> {
+        let files: Vec<(&RepoPath, &ObjectId)> = edits
+            .iter()
+            .filter_map(|edit| Some((&edit.path, &edit.after.as_ref()?.id)))
+            .collect();
+        let ids: String = files.iter().map(|(_, id)| format!("{id}\n")).collect();
+        let command = self.command("cat-file --batch-check=%(objectsize)").stdin(ids);
+        let printed = self.run(&command).await?;
+        let printed = String::from_utf8_lossy(&printed);
+        let sizes = printed.lines().map(|line| line.parse().unwrap_or_default());
+        let pairs = files.into_iter().zip(sizes);
+        Ok(pairs
+            .map(|((path, _), bytes)| LargeFile {
+                path: path.clone(),
+                bytes,
+            })
+            .collect())
+    }
+
+    async fn snapshot_of(&self, status: GitStatus, edits: &[TreeChange]) -> Result<Snapshot, ScmError> {
         let (tree, work) = if edits.is_empty() {
             let tree = self
                 .git(&["rev-parse", &format!("{}^{{tree}}", status.tip)])
@@ -78,11 +131,11 @@ impl PrivateClone<'_> {
                 from: Some(&status.tip),
                 merge: None,
             };
-            let (work, tree) = self.import(ImportRef::Keep(WORK_REF), &commit, &edits).await?;
+            let (work, tree) = self.import(ImportRef::Keep(WORK_REF), &commit, edits).await?;
             (tree, Some(work))
         };
         Ok(Snapshot {
-            dirty: dirty(&status.differences, &edits),
+            dirty: dirty(&status.differences, edits),
             tip: status.tip,
             branch: status.branch,
             tree,

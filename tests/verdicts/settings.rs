@@ -30,6 +30,7 @@ pub struct SettingsShape {
     max_output_tokens: u32,
     iteration_timeout_ms: u64,
     model_wait_ms: u64,
+    max_hand_back_bytes: u64,
     /// How long a command that has ended may be kept waiting by a child that holds its streams.
     pub completion_grace_ms: u64,
 }
@@ -60,6 +61,7 @@ impl Default for SettingsShape {
             max_output_tokens: 1000,
             iteration_timeout_ms: 30_000,
             model_wait_ms: 10,
+            max_hand_back_bytes: ralph::scm::DEFAULT_BUNDLE_LIMIT,
             completion_grace_ms: 100,
         }
     }
@@ -97,6 +99,7 @@ impl SettingsShape {
             iteration_timeout: Duration::from_millis(self.iteration_timeout_ms),
             idle_timeout: Duration::from_secs(30),
             agent_env: std::collections::BTreeMap::new(),
+            max_hand_back_bytes: self.max_hand_back_bytes,
             model_wait: Duration::from_millis(self.model_wait_ms),
         }
     }

@@ -197,6 +197,12 @@ async fn what_a_person_should_look_at_is_flagged() {
     let module = format!("160000,{},module", world.base);
     git(dir, &["update-index", "--add", "--cacheinfo", &module]);
     git(dir, &["commit", "--quiet", "-m", "things"]);
+    let refused = world.take(&clone, &[]).await;
+    assert!(
+        matches!(refused, Err(ScmError::Refused(HandBackRefusal::RunFile { .. }))),
+        "{refused:?}"
+    );
+    clone.drop_run_files().await.unwrap();
     let back = world.take(&clone, &[]).await.unwrap();
     let flag = |path: &str, reason: &str| ChangeFlag {
         path: path.into(),
@@ -204,7 +210,6 @@ async fn what_a_person_should_look_at_is_flagged() {
     };
     let expected = [
         flag(".github/workflows/ci.yml", "decides what runs later"),
-        flag(".ralph/forced", "decides what runs later"),
         flag("a.txt", "mode changed from 100644 to 100755"),
         flag("d/link", "a link out of the repository, to `../../../etc/passwd`"),
         flag("module", "a submodule commit"),
