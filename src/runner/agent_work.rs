@@ -30,6 +30,8 @@ pub(super) struct AgentWork {
     pub(super) response: String,
     /// Its actions and their failures.
     pub(super) actions: ActionsLog,
+    /// Whether it wrote into the run files that are its own.
+    pub(super) has_notes: bool,
 }
 
 /// One session and what it did so far. It outlives a session that is interrupted.
@@ -106,6 +108,7 @@ pub(super) async fn run_agent<'a>(
         outcome,
         response,
         actions,
+        has_notes: false,
     })
 }
 

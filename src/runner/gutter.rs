@@ -2,13 +2,12 @@
 //! "error".
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
 
-use crate::digest::Digest;
-use crate::exec::Exit;
+use crate::exec::{CapturedOutput, Exit};
+use crate::failure::{FailureSignature, FailureStream};
+use crate::id::ObjectId;
 use crate::sandbox::{Sandbox, clone_dir};
-use crate::state::{CommandFailure, IterationRecord, LoopScore, LoopSignals};
-use regex_lite::Regex;
+use crate::state::{CommandFailure, FileState, IterationRecord, LoopScore, LoopSignals};
 
 use super::evidence::checkout_dir;
 
@@ -24,19 +23,22 @@ const COMMITTED: f64 = 0.2;
 const WINDOW: usize = 5;
 /// How many iterations must show the same failure, or no changes.
 const REPEATS: usize = 3;
-/// How much normalised output goes into a failure signature, in characters.
-const SIGNATURE_CHARS: usize = 2000;
+/// How many failing tests the record of a failure names.
+const MAX_TESTS: usize = 100;
 
 /// Scores the newest of these iterations, whose own `score` is not read.
 ///
 /// After a verified checkbox, or tests that pass where they failed before, earlier iterations no longer count. New
 /// commits lower the score but do not reset it.
-pub(super) fn score(history: &[IterationRecord], diff_line_threshold: u64) -> LoopScore {
+pub(super) fn score(history: &[IterationRecord], base: &BaseFailures, diff_line_threshold: u64) -> LoopScore {
     let Some(newest) = history.last() else {
         return LoopScore::default();
     };
+    // Commands that failed before the run began say nothing about an iteration that worked on something else.
+    let is_elsewhere = is_planning(history) || has_new_work(history, diff_line_threshold);
+    let counts = |failure: &CommandFailure| !(is_elsewhere && base.has(failure));
     let signals = LoopSignals {
-        same_failure: same_failure(since_progress(history)),
+        same_failure: same_failure(since_progress(history), counts),
         empty_diff: empty_diff(since_progress(history), diff_line_threshold),
         flip_flop: flip_flop(since_progress(history)),
         committed: newest.new_work_committed,
@@ -48,6 +50,36 @@ pub(super) fn score(history: &[IterationRecord], diff_line_threshold: u64) -> Lo
         total,
         gutter: total >= GUTTER_SCORE - f64::EPSILON,
         signals,
+    }
+}
+
+/// What failed on the tree that the run began with, as far as its commands ran there.
+#[derive(Debug, Default)]
+pub(super) struct BaseFailures {
+    signatures: BTreeSet<String>,
+    tests: BTreeSet<String>,
+}
+
+impl BaseFailures {
+    /// The failures of the runner's own commands in iterations that left the base tree as it was.
+    pub(super) fn of(history: &[IterationRecord], base_tree: &ObjectId) -> Self {
+        let mut base = Self::default();
+        for record in history.iter().filter(|record| record.tree == *base_tree) {
+            let checks = || record.tests.iter().chain(&record.evidence);
+            let is_check = |failure: &&CommandFailure| checks().any(|check| check.command == failure.command);
+            for failure in record.failures.iter().filter(is_check) {
+                base.signatures.insert(failure.signature.clone());
+                base.tests.extend(failure.tests.iter().cloned());
+            }
+        }
+        base
+    }
+
+    /// Whether all of this failed at the base.
+    fn has(&self, failure: &CommandFailure) -> bool {
+        let of_tests =
+            !failure.tests.is_empty() && failure.tests.iter().all(|test| self.tests.contains(test));
+        of_tests || self.signatures.contains(&failure.signature)
     }
 }
 
@@ -67,60 +99,34 @@ pub(super) fn has_progress(record: &IterationRecord) -> bool {
 
 /// The failure of a command, with a signature that is the same for the same failure.
 pub(super) fn command_failure(command: &str, exit: &Exit, sandbox: &dyn Sandbox) -> CommandFailure {
-    let stderr = exit.stderr.text();
-    let output = if stderr.trim().is_empty() {
-        exit.stdout.text()
-    } else {
-        stderr
+    let stream = |output: &CapturedOutput| match output.ends() {
+        (all, None) => FailureStream::from(without_paths(&all, sandbox).as_str()),
+        (head, Some(tail)) => {
+            FailureStream::with_gap(&without_paths(&head, sandbox), &without_paths(&tail, sandbox))
+        }
     };
-    text_failure(
-        command,
-        exit.status.shell_code(),
-        &without_paths(&output, sandbox),
-    )
+    let code = exit.status.shell_code();
+    failure(command, code, &stream(&exit.stdout), &stream(&exit.stderr))
 }
 
 /// Like [`command_failure`], for a failure without a command: an unusable answer, an iteration that took too long.
 pub(super) fn text_failure(command: &str, code: i32, output: &str) -> CommandFailure {
-    let digest = Digest::sha256(format!("{command}\0{code}\0{}", normalise(output)).as_bytes());
-    let signature = digest.hex()[..16].to_owned();
+    failure(
+        command,
+        code,
+        &FailureStream::default(),
+        &FailureStream::from(output),
+    )
+}
+
+fn failure(command: &str, code: i32, stdout: &FailureStream, stderr: &FailureStream) -> CommandFailure {
+    let signature = FailureSignature::new(command, code, stdout, stderr);
     CommandFailure {
         command: command.to_owned(),
         code,
-        signature,
+        signature: signature.hash().to_owned(),
+        tests: signature.tests().iter().take(MAX_TESTS).cloned().collect(),
     }
-}
-
-/// The beginning of an output, without what differs from one run of a command to the next.
-fn normalise(output: &str) -> String {
-    static CHANGING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
-        [
-            (r"\x1b\[[0-9;]*[A-Za-z]", ""),
-            (
-                r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?",
-                "<time>",
-            ),
-            (r"\b\d\d:\d\d:\d\d([.,]\d+)?\b", "<time>"),
-            (r"0x[0-9a-fA-F]+", "<address>"),
-            (
-                r"\b\d+([.,]\d+)?\s?(ns|µs|us|ms|s|secs?|seconds?|minutes?|min)\b",
-                "<duration>",
-            ),
-            (r"(/private)?(/tmp|/var/tmp|/var/folders)/[^\s:'\x22)]+", "<temp>"),
-            (r"\b(pid|PID|thread|Thread)[ =:#]\s?\d+", "<process>"),
-            (r"[ \t]+", " "),
-        ]
-        .into_iter()
-        // The patterns are constants, each covered by a test.
-        .filter_map(|(pattern, with)| Some((Regex::new(pattern).ok()?, with)))
-        .collect()
-    });
-    // Normalised before it is cut, so that the length of a time stamp does not change what is kept.
-    let head: String = output.chars().take(SIGNATURE_CHARS * 2).collect();
-    let text = CHANGING.iter().fold(head, |text, (pattern, with)| {
-        pattern.replace_all(&text, *with).into_owned()
-    });
-    text.trim().chars().take(SIGNATURE_CHARS).collect()
 }
 
 /// The output without paths of the sandbox, so that a failure is the same in the clone and in a clean checkout.
@@ -157,18 +163,37 @@ fn since_progress(history: &[IterationRecord]) -> &[IterationRecord] {
     &history[from..]
 }
 
-fn same_failure(history: &[IterationRecord]) -> bool {
+/// Whether the run has not changed a file yet, and its newest iteration left notes or ran commands.
+fn is_planning(history: &[IterationRecord]) -> bool {
+    let is_unchanged = |record: &IterationRecord| record.files.is_empty();
+    history.last().is_some_and(|newest| newest.planned) && history.iter().all(is_unchanged)
+}
+
+/// Whether the newest iteration gave a file a content that it did not have before, with as many lines as count as a change.
+fn has_new_work(history: &[IterationRecord], threshold: u64) -> bool {
+    let Some((newest, earlier)) = history.split_last() else {
+        return false;
+    };
+    let is_new = |file: &FileState| !earlier.iter().any(|record| record.files.contains(file));
+    newest.changed_lines >= threshold.max(1) && newest.files.iter().any(is_new)
+}
+
+fn same_failure(history: &[IterationRecord], counts: impl Fn(&CommandFailure) -> bool) -> bool {
     let window = &history[history.len().saturating_sub(WINDOW)..];
     let Some(newest) = window.last() else { return false };
-    newest.failures.iter().any(|failure| {
-        let seen = |record: &&IterationRecord| {
-            record
-                .failures
-                .iter()
-                .any(|other| other.signature == failure.signature)
-        };
-        window.iter().filter(seen).count() >= REPEATS
-    })
+    newest
+        .failures
+        .iter()
+        .filter(|failure| counts(failure))
+        .any(|failure| {
+            let seen = |record: &&IterationRecord| {
+                record
+                    .failures
+                    .iter()
+                    .any(|other| other.signature == failure.signature)
+            };
+            window.iter().filter(seen).count() >= REPEATS
+        })
 }
 
 fn empty_diff(history: &[IterationRecord], threshold: u64) -> bool {
@@ -178,24 +203,30 @@ fn empty_diff(history: &[IterationRecord], threshold: u64) -> bool {
             .all(|record| record.changed_lines < threshold.max(1))
 }
 
-/// Whether the last four contents of a file are A, B, A, B.
+/// Whether the last four contents of a file are A, B, A, B, and the newest iteration brought nothing new to another file.
 fn flip_flop(history: &[IterationRecord]) -> bool {
+    let Some((newest, earlier)) = history.split_last() else {
+        return false;
+    };
+    let is_new = |file: &FileState| !earlier.iter().any(|record| record.files.contains(file));
     let paths: BTreeSet<&str> = history
         .iter()
         .flat_map(|record| &record.files)
         .map(|file| file.path.as_str())
         .collect();
-    paths.into_iter().any(|path| {
-        let states: Vec<_> = history
-            .iter()
-            .filter_map(|record| record.files.iter().find(|file| file.path == path))
-            .map(|file| &file.content)
-            .collect();
-        match states[..] {
-            [.., a, b, c, d] => a == c && b == d && a != b,
-            _ => false,
-        }
-    })
+    paths.into_iter().any(|path| goes_back_and_forth(history, path)) && !newest.files.iter().any(is_new)
+}
+
+fn goes_back_and_forth(history: &[IterationRecord], path: &str) -> bool {
+    let states: Vec<_> = history
+        .iter()
+        .filter_map(|record| record.files.iter().find(|file| file.path == path))
+        .map(|file| &file.content)
+        .collect();
+    match states[..] {
+        [.., a, b, c, d] => a == c && b == d && a != b,
+        _ => false,
+    }
 }
 
 fn tests_pass_now(history: &[IterationRecord]) -> bool {
@@ -225,6 +256,7 @@ pub(super) mod tests {
         /// What the one file holds now; nothing when it was not touched.
         content: Option<char>,
         committed: bool,
+        planned: bool,
         tests: Option<i32>,
         ticked: bool,
     }
@@ -234,6 +266,7 @@ pub(super) mod tests {
         lines: 0,
         content: None,
         committed: false,
+        planned: false,
         tests: None,
         ticked: false,
     };
@@ -259,6 +292,7 @@ pub(super) mod tests {
             changed_lines: 0,
             files: Vec::new(),
             new_work_committed: false,
+            planned: false,
             tests: None,
             ticked: Vec::new(),
             newly_ticked: Vec::new(),
@@ -274,7 +308,11 @@ pub(super) mod tests {
     }
 
     fn record(left: Left) -> IterationRecord {
-        let failure = |letter: char| text_failure("make", 1, &letter.to_string());
+        // `t` is a failure of the tests.
+        let failure = |letter: char| {
+            let command = if letter == 't' { "make test" } else { "make" };
+            text_failure(command, 1, &letter.to_string())
+        };
         let file = |content: char| FileState {
             path: "file".to_owned(),
             content: Some(id(content)),
@@ -290,6 +328,7 @@ pub(super) mod tests {
             changed_lines: left.lines,
             files: left.content.map(file).into_iter().collect(),
             new_work_committed: left.committed,
+            planned: left.planned,
             tests: left.tests.map(check),
             newly_ticked: left.ticked.then(|| "M1.1".to_owned()).into_iter().collect(),
             ..uneventful()
@@ -301,7 +340,8 @@ pub(super) mod tests {
         let mut records: Vec<IterationRecord> = Vec::new();
         for left in history {
             records.push(record(*left));
-            let scored = score(&records, 3);
+            let base = BaseFailures::of(&records, &id('b'));
+            let scored = score(&records, &base, 3);
             records.last_mut().unwrap().score = scored;
         }
         records.iter().map(|record| record.score).collect()
@@ -363,6 +403,67 @@ pub(super) mod tests {
         assert_eq!(gutters, [false, false, false, true]);
     }
 
+    /// An iteration that read and planned while the tests failed as they did at the base.
+    const PLANNING: Left = Left {
+        failed: "t",
+        planned: true,
+        tests: Some(1),
+        ..IDLE
+    };
+    /// The same without any trace.
+    const NOTHING: Left = Left {
+        planned: false,
+        ..PLANNING
+    };
+
+    #[rstest]
+    #[case::planning(&[PLANNING; 5], false)]
+    #[case::doing_nothing(&[NOTHING; 3], true)]
+    #[case::planning_after_code(&[PLANNING, Left { content: Some('c'), lines: 9, ..PLANNING }, PLANNING, PLANNING, PLANNING], true)]
+    #[case::a_failure_of_the_agent(&[Left { failed: "tf", ..PLANNING }; 3], true)]
+    fn a_failure_of_the_base_is_not_held_against_planning(#[case] history: &[Left], #[case] gutter: bool) {
+        assert_eq!(scores(history).pop().unwrap().gutter, gutter);
+    }
+
+    #[test]
+    fn a_failing_test_of_the_base_is_known_beside_others() {
+        let failure = |tests: &[&str]| CommandFailure {
+            tests: tests.iter().map(ToString::to_string).collect(),
+            ..text_failure("make test", 1, &tests.concat())
+        };
+        let base = IterationRecord {
+            failures: vec![failure(&["a", "b"])],
+            ..record(NOTHING)
+        };
+        let base = BaseFailures::of(&[base], &id('b'));
+        assert!(base.has(&failure(&["a"])) && base.has(&failure(&["a", "b"])));
+        assert!(!base.has(&failure(&["a", "c"])) && !base.has(&failure(&[])));
+    }
+
+    #[test]
+    fn new_work_beside_a_file_that_flips_is_no_flip_flop() {
+        let mut records: Vec<IterationRecord> = "abab"
+            .chars()
+            .map(|content| {
+                record(Left {
+                    content: Some(content),
+                    ..BUSY
+                })
+            })
+            .collect();
+        let flips =
+            |records: &[IterationRecord]| score(records, &BaseFailures::default(), 3).signals.flip_flop;
+        assert!(flips(&records));
+        let other = FileState {
+            path: "other".to_owned(),
+            content: Some(id('e')),
+        };
+        records[3].files.push(other.clone());
+        assert!(!flips(&records));
+        records[2].files.push(other);
+        assert!(flips(&records), "the other file has had this content before");
+    }
+
     #[rstest]
     #[case::a_verified_box(Left { ticked: true, ..IDLE })]
     #[case::tests_that_pass_now(Left { tests: Some(0), ..IDLE })]
@@ -404,40 +505,5 @@ pub(super) mod tests {
         }
         assert_eq!(consecutive(&history), 2);
         assert_eq!(consecutive(&history[..3]), 0);
-    }
-
-    #[rstest]
-    #[case::iso_time("2026-01-02T03:04:05.678Z boom", "2027-11-12 13:14:15,9+02:00 boom")]
-    #[case::clock_time("[03:04:05] boom", "[23:59:59.123] boom")]
-    #[case::address("at 0x7ffd00a1", "at 0xDEADBEEF01")]
-    #[case::duration("failed in 0.12s", "failed in 13 seconds")]
-    #[case::milliseconds("took 3 ms", "took 1204ms")]
-    #[case::temporary_path("cannot read /tmp/abc.123/x", "cannot read /var/folders/q/T/y")]
-    #[case::process("[pid 12] died", "[pid 4711] died")]
-    #[case::colour("\u{1b}[31merror\u{1b}[0m", "error")]
-    #[case::spacing("a  b\t c", "a b c")]
-    #[case::a_longer_time_moves_nothing_into_view(
-        &format!("2026-01-02T03:04:05Z {}a", "x".repeat(1994)),
-        &format!("2026-01-02T03:04:05.678901Z {}b", "x".repeat(1994))
-    )]
-    #[case::what_comes_late(&format!("{}a", "x".repeat(2000)), &format!("{}b", "x".repeat(2000)))]
-    fn what_differs_each_time_is_left_out(#[case] one: &str, #[case] other: &str) {
-        assert_eq!(normalise(one), normalise(other));
-    }
-
-    #[rstest]
-    #[case::line_numbers("main.rs:12: boom", "main.rs:13: boom")]
-    #[case::counts("3 tests failed", "4 tests failed")]
-    #[case::names("no such file: a", "no such file: b")]
-    fn what_distinguishes_failures_stays(#[case] one: &str, #[case] other: &str) {
-        assert_ne!(normalise(one), normalise(other));
-    }
-
-    #[test]
-    fn command_and_code_are_part_of_a_failure() {
-        let signature = |command, code| text_failure(command, code, "boom").signature;
-        assert_eq!(signature("make", 1), signature("make", 1));
-        assert_ne!(signature("make", 1), signature("make", 2));
-        assert_ne!(signature("make", 1), signature("make test", 1));
     }
 }

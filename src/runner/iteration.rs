@@ -50,7 +50,7 @@ impl<'a> Run<'a> {
         };
         // Only now: what the agent wrote into the run files belongs to work that was handed back.
         let sandbox = self.workplace.sandbox();
-        self.progress.files.read_back(sandbox, &clone).await?;
+        work.has_notes = self.progress.files.read_back(sandbox, &clone).await?;
         let mut record = self.judge(number, profile, &work, &collected, &evidence);
         let decision = decide(&mut record, &work.outcome.conclusion, &self.progress);
         carry_out(decision, &mut record, &mut self.progress).await?;

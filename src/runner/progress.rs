@@ -33,6 +33,8 @@ pub(super) struct RunProgress<'a> {
     pub(super) tip: ObjectId,
     /// The tree of the clone, with uncommitted work.
     pub(super) tree: ObjectId,
+    /// The tree of the base commit.
+    pub(super) base_tree: ObjectId,
     /// What the last iteration left for the next prompt.
     pub(super) last: LastIteration,
     /// The end of a wait in progress, which the lease must outlast.
@@ -75,6 +77,7 @@ impl<'a> RunProgress<'a> {
             files: RunFiles::new(inputs.dir.ralph_dir(), inputs.parts.redactor.clone()),
             ticked: BTreeSet::new(),
             tip: inputs.dir.facts().base.clone(),
+            base_tree: tree.clone(),
             tree,
             last: LastIteration::default(),
             waiting_until: None,

@@ -90,24 +90,30 @@ impl RunFiles {
         Ok(())
     }
 
-    /// Reads back what the agent wrote where it may write. Its other changes are overwritten by the next [`Self::copy`].
-    pub(super) async fn read_back(&mut self, sandbox: &dyn Sandbox, clone: &Path) -> Result<(), RunError> {
+    /// Reads back what the agent wrote where it may write, and returns whether there was anything. Its other changes are
+    /// overwritten by the next [`Self::copy`].
+    pub(super) async fn read_back(&mut self, sandbox: &dyn Sandbox, clone: &Path) -> Result<bool, RunError> {
+        let mut has_notes = false;
         for name in AGENT_FILES {
             if let Some(text) = read_from_clone(sandbox, clone, name).await?
                 && text != self.read(name)?
             {
                 self.write(name, &text)?;
+                has_notes = true;
             }
         }
         let ours = self.read(GUARDRAILS)?;
         match read_from_clone(sandbox, clone, GUARDRAILS).await? {
             Some(theirs) if theirs == ours => {}
-            Some(theirs) if theirs.starts_with(&ours) => self.write(GUARDRAILS, &theirs)?,
+            Some(theirs) if theirs.starts_with(&ours) => {
+                self.write(GUARDRAILS, &theirs)?;
+                has_notes = true;
+            }
             Some(_) | None => {
                 self.uncopied.insert(GUARDRAILS.to_owned());
             }
         }
-        Ok(())
+        Ok(has_notes)
     }
 
     /// The files that changed since the last call, for the checkpoint.

@@ -9,7 +9,7 @@ use crate::usage::{Tokens, Usd};
 use super::agent_work::AgentWork;
 use super::collect::Collected;
 use super::evidence::Evidence;
-use super::gutter;
+use super::gutter::{self, BaseFailures};
 use super::ladder::{LadderDecision, history, next_rung};
 use super::progress::RunProgress;
 use super::run::Run;
@@ -56,6 +56,7 @@ impl Run<'_> {
             changed_lines: changed_lines(&collected.diff),
             files: files.collect(),
             new_work_committed: collected.new_work_committed,
+            planned: has_planned(work, collected),
             tests: tests.cloned(),
             ticked: evidence.ticked.iter().map(ToString::to_string).collect(),
             newly_ticked: newly_ticked.map(ToString::to_string).collect(),
@@ -73,9 +74,16 @@ impl Run<'_> {
         };
         let mut history = history(self.progress.journal.lines());
         history.push(record.clone());
-        record.score = gutter::score(&history, self.inputs.settings.diff_line_threshold);
+        let base = BaseFailures::of(&history, &self.progress.base_tree);
+        record.score = gutter::score(&history, &base, self.inputs.settings.diff_line_threshold);
         record
     }
+}
+
+fn has_planned(work: &AgentWork, collected: &Collected) -> bool {
+    let has_acted = work.actions.lines.len() > work.actions.failures.len();
+    let is_unchanged = collected.diff.files.is_empty() && !collected.has_empty_commits;
+    is_unchanged && (work.has_notes || has_acted)
 }
 
 fn last_test_failure(tests: &str, progress: &RunProgress<'_>) -> Option<CommandFailure> {

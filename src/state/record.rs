@@ -32,8 +32,11 @@ pub struct IterationRecord {
     pub changed_lines: u64,
     /// The files it changed, and their contents now.
     pub files: Vec<FileState>,
-    /// Whether it added commits with a tree that is new in this run.
+    /// Whether it added commits that change files, with a tree that is new in this run.
     pub new_work_committed: bool,
+    /// Whether it prepared work without changing files: it left notes or ran commands, and committed nothing.
+    #[serde(default)]
+    pub planned: bool,
     /// The result of the tests on this tree, if they ran.
     pub tests: Option<CheckResult>,
     /// All checkboxes that are ticked at its end.
@@ -97,8 +100,11 @@ pub struct CommandFailure {
     pub command: String,
     /// Its exit code, as a shell reports it.
     pub code: i32,
-    /// A hash of the command, the code and the normalised beginning of its error output.
+    /// A hash of the command, the code, and the failing tests or the output without noise.
     pub signature: String,
+    /// The failing tests, where the output names them; at most 100.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub tests: Vec<String>,
 }
 
 /// A file that an iteration changed.
