@@ -163,6 +163,28 @@ async fn a_vm_that_does_not_start_is_removed_and_the_reason_reported(
     assert!(scene.vms().is_empty(), "{:?}", scene.vms());
 }
 
+#[rstest]
+#[case::macos("darwin", false)]
+#[case::linux("linux", true)]
+#[tokio::test]
+async fn only_a_linux_vm_runs_the_guest(#[case] os: &str, #[case] expected: bool) {
+    let scene = need!(Scene::new().await);
+    scene.site.put("os", os);
+    let sandbox = scene.provider("").create(&scene.spec()).await.unwrap();
+    let exit = sandbox.exec(&Command::shell("echo hello"), &mut Discard).await;
+    assert_eq!(exit.unwrap().stdout.text(), "hello\n");
+    let calls = scene.site.kept("calls");
+    let session = calls.lines().any(|call| call.trim_end().ends_with(" session"));
+    assert_eq!(session, expected && ralph::guest::PROGRAM.is_some(), "{calls}");
+    let notices = sandbox.notices().join("\n");
+    assert_eq!(
+        notices.contains("macOS cannot run the guest"),
+        !expected,
+        "{notices}"
+    );
+    sandbox.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn commands_run_as_the_user_of_the_guest_agent() {
     let scene = need!(Scene::new().await);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 
 use self::cli::{SandboxCli, SandboxList, TemplateList};
+use super::guest_file::GuestFile;
 use super::host_policy::{HostPolicy, wildcard};
 use super::sandbox_dir::SandboxDir;
 use super::vm::{self, VmDriver, VmNetwork, VmOptions, VmPlan, host_cli};
@@ -197,8 +198,8 @@ impl VmDriver for DockerSandboxDriver {
         dir.workspace()
     }
 
-    fn guest(&self, file: &Path) -> PathBuf {
-        file.to_owned()
+    async fn guest(&self, _vm: &str, file: &Path) -> Result<GuestFile, SandboxError> {
+        Ok(Ok(file.to_owned()))
     }
 }
 

@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use self::cli::{Tart, command};
 use self::gateway_address::GatewayAddress;
 use self::softnet::SoftnetMode;
+use super::guest_file::GuestFile;
 use super::host_policy::inspection_unsupported;
 use super::sandbox_dir::SandboxDir;
 use super::vm::{self, VmDriver, VmGateway, VmNetwork, VmOptions, VmPlan, host_cli, limit_flags};
@@ -200,9 +201,12 @@ impl VmDriver for TartDriver {
         Path::new(SHARED).join(WORKSPACE)
     }
 
-    fn guest(&self, file: &Path) -> PathBuf {
+    async fn guest(&self, vm: &str, file: &Path) -> Result<GuestFile, SandboxError> {
+        if self.tart.is_mac(vm).await? {
+            return Ok(Err("macOS cannot run the guest, which is a program for Linux"));
+        }
         let name = file.file_name().unwrap_or_default();
-        Path::new(SHARED).join(GUEST).join(name)
+        Ok(Ok(Path::new(SHARED).join(GUEST).join(name)))
     }
 }
 

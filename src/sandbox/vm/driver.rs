@@ -53,8 +53,9 @@ pub(in crate::sandbox) trait VmDriver: Clone + Debug + Send + Sync + 'static {
     /// The path of the workspace in the VM.
     fn root(&self, dir: &SandboxDir) -> PathBuf;
 
-    /// The path of the guest in the VM.
-    fn guest(&self, file: &Path) -> PathBuf;
+    /// The path in a running VM of this file with the guest. The inner error says why the VM cannot run it: it is a Linux
+    /// program.
+    async fn guest(&self, vm: &str, file: &Path) -> Result<GuestFile, SandboxError>;
 }
 
 /// A VM to be created.

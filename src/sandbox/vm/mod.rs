@@ -86,13 +86,15 @@ impl<D: VmDriver> VmBackend<D> {
         let exec = self.driver.exec(&name);
         let print = exec.clone().args(["/bin/sh", "-c", PRINT_INHERITED]);
         let printed = host_cli::run(&self.options.host, print).await?;
+        let guest = match &plan.guest {
+            Ok(file) => self.driver.guest(&name, file).await?,
+            Err(reason) => Err(*reason),
+        };
+        let slot = SessionSlot::new(guest.as_ref().err().copied());
         let exec = VmExec {
             host: self.options.host.clone(),
             exec,
-            guest: plan
-                .guest
-                .as_ref()
-                .map_or_else(|_| PathBuf::new(), |file| self.driver.guest(file)),
+            guest: guest.unwrap_or_default(),
             context: SessionContext {
                 sandbox: name.clone(),
                 env: variables(&printed, &network, &root, &plan.spec),
@@ -103,7 +105,7 @@ impl<D: VmDriver> VmBackend<D> {
         Ok(VmSandbox {
             driver: self.driver.clone(),
             files: WorkspaceFiles::new(&name, root, plan.dir.workspace(), plan.dir.staging()),
-            slot: SessionSlot::new(plan.guest.as_ref().err().copied()),
+            slot,
             exec,
             lifecycle: Lifecycle::running(),
             network,
