@@ -35,11 +35,8 @@ fn hostile() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(PIECES.to_vec());
     let words = prop::collection::vec((piece, "[a-z]{1,3}"), 1..6);
     words.prop_map(|words| {
-        words
-            .iter()
-            .map(|(piece, word)| format!("{word}{piece}"))
-            .collect::<String>()
-            + "end"
+        let parts = words.iter().flat_map(|(piece, word)| [word.as_str(), *piece]);
+        parts.chain(["end"]).collect::<String>()
     })
 }
 
