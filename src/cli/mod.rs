@@ -46,6 +46,7 @@ use select::select_run;
 use ui::Ui;
 
 pub use reference::cli_reference;
+pub use terminal::event_line;
 
 /// The longest line of a message about wrong arguments, in characters.
 const LONGEST_LINE: usize = 400;

@@ -50,7 +50,7 @@ impl EventSink for EventPrinter {
 
 /// An event as a line of text.
 #[must_use]
-pub(super) fn event_line(event: &Event) -> String {
+pub fn event_line(event: &Event) -> String {
     styled_line(event).1
 }
 

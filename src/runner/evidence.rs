@@ -1,7 +1,7 @@
 //! Evidence: the results of the task's own commands in a clean checkout of a commit that the host has verified.
 //!
-//! Agent processes cannot influence it. They are ended first, and the checkout is created from the host's objects, not
-//! copied from the clone.
+//! Agent processes cannot influence it. They are ended first, the checkout is created from the host's objects, not copied
+//! from the clone, and the commands have a home and a temporary directory of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::event::EventKind;
 use crate::exec::Command;
 use crate::id::ObjectId;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{EvidenceSpace, Sandbox};
 use crate::state::{CheckResult, CommandFailure};
 use crate::task::{Checkbox, CheckboxId};
 
@@ -22,6 +22,8 @@ use super::run::Run;
 
 /// How much of each command's output `test_output.txt` keeps, in bytes.
 const MAX_OUTPUT: usize = 256 * 1024;
+/// How many files a reason names.
+const MAX_NAMED: usize = 5;
 
 /// The results of a number of commands, and what they show.
 #[derive(Debug, Default)]
@@ -38,6 +40,10 @@ pub(super) struct Evidence {
     pub(super) ticked: BTreeSet<CheckboxId>,
     /// Whether the whole task passes on one commit.
     pub(super) complete: bool,
+    /// What the commands shared with the agent, for people.
+    pub(super) shared: Vec<String>,
+    /// Why a person has to look before anything counts.
+    pub(super) pause: Option<String>,
 }
 
 impl Evidence {
@@ -87,6 +93,10 @@ impl Run<'_> {
             }
         }
         let mut evidence = self.gather(commit, &commands).await?;
+        if evidence.pause.is_some() {
+            evidence.ticked = ticked;
+            return Ok(evidence);
+        }
         for checkbox in to_verify {
             let verification = self.task.verify_commands(checkbox);
             // A checkbox without any verification is never ticked.
@@ -121,19 +131,31 @@ impl Run<'_> {
         self.inputs.reporter.emit(event);
     }
 
-    /// Runs commands in a fresh checkout of a commit, after ending every process of the agent.
+    /// Runs commands in a fresh checkout of a commit and a fresh space, after ending every process of the agent.
     async fn gather(&self, commit: &ObjectId, commands: &[&String]) -> Result<Evidence, RunError> {
         let sandbox = self.workplace.sandbox();
         sandbox.end_processes().await?;
-        let dir = checkout_dir(sandbox);
-        sandbox.files().remove(&dir).await?;
-        self.workplace.plant(&dir, commit, &self.progress).await?;
-        let mut evidence = Evidence::default();
-        for line in commands {
-            self.check(line, &dir, Some(commit), &mut evidence).await?;
+        let space = sandbox.evidence_space().await?;
+        let mut evidence = Evidence {
+            shared: space.shared.clone(),
+            pause: written_reason(&space.written),
+            ..Evidence::default()
+        };
+        if evidence.pause.is_none() {
+            self.workplace
+                .plant(&space.checkout, commit, &self.progress)
+                .await?;
+            let place = EvidencePlace {
+                commit,
+                space: &space,
+            };
+            for line in commands {
+                self.check(line, &space.checkout, Some(&place), &mut evidence)
+                    .await?;
+            }
+            sandbox.end_processes().await?;
         }
-        sandbox.end_processes().await?;
-        sandbox.files().remove(&dir).await?;
+        sandbox.end_evidence().await?;
         Ok(evidence)
     }
 
@@ -144,17 +166,21 @@ impl Run<'_> {
         Ok(self.workplace.sandbox().end_processes().await?)
     }
 
-    /// Runs a command, reports its result and adds it. With a commit, which is checked out in `dir`, it is evidence.
+    /// Runs a command, reports its result and adds it. In a place for evidence it is evidence.
     async fn check(
         &self,
         line: &str,
         dir: &Path,
-        commit: Option<&ObjectId>,
+        place: Option<&EvidencePlace<'_>>,
         evidence: &mut Evidence,
     ) -> Result<(), RunError> {
         let (redactor, sandbox) = (&self.inputs.parts.redactor, self.workplace.sandbox());
+        let commit = place.map(|place| place.commit);
         let timeout = self.progress.time_limit().max(Duration::from_secs(1));
-        let command = Command::shell(line).cwd(dir).timeout(timeout).keep(MAX_OUTPUT);
+        let mut command = Command::shell(line).cwd(dir).timeout(timeout).keep(MAX_OUTPUT);
+        if let Some(place) = place {
+            command.env.extend(place.space.env.clone());
+        }
         let mut lines = self.inputs.reporter.lines();
         let exit = sandbox.exec_trusted(&command, &mut lines).await?;
         let status = exit.status.to_string();
@@ -186,9 +212,35 @@ impl Run<'_> {
     }
 }
 
+/// Where evidence is gathered: a checked-out commit, and the directories and variables of its commands.
+struct EvidencePlace<'a> {
+    commit: &'a ObjectId,
+    space: &'a EvidenceSpace,
+}
+
+/// Why files that evidence would read, and that were written since the sandbox was created, need a person.
+fn written_reason(written: &[PathBuf]) -> Option<String> {
+    let names: Vec<String> = written
+        .iter()
+        .take(MAX_NAMED)
+        .map(|path| format!("`{}`", path.display()))
+        .collect();
+    let more = match written.len().saturating_sub(names.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!names.is_empty()).then(|| {
+        format!(
+            "evidence would read files outside the checkout that were written since the sandbox was created: {}{more}; \
+             look at them, undo what should not be there, then resume the run, which accepts what is there",
+            names.join(", ")
+        )
+    })
+}
+
 /// Where clean checkouts are created, next to the clone.
 pub(super) fn checkout_dir(sandbox: &dyn Sandbox) -> PathBuf {
-    sandbox.root().join("evidence")
+    EvidenceSpace::checkout_dir(sandbox.root())
 }
 
 /// The checkboxes that names stand for, and the names that stand for none. The id of a milestone stands for all of

@@ -297,6 +297,7 @@ pub(super) mod tests {
             ticked: Vec::new(),
             newly_ticked: Vec::new(),
             evidence: Vec::new(),
+            evidence_shares: Vec::new(),
             verdict: IterationVerdict::GoOn,
             score: LoopScore::default(),
             rung: None,

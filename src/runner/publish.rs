@@ -48,6 +48,11 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
         location,
         commit: record.tip,
     })?;
-    let reason = "every checkbox is verified, the tests pass and the pull request contains that commit";
+    let mut reason =
+        "every checkbox is verified, the tests pass and the pull request contains that commit".to_owned();
+    if !record.evidence_shares.is_empty() {
+        let shared = record.evidence_shares.join("; ");
+        reason.push_str(&format!(". Evidence shared with the agent: {shared}"));
+    }
     Err(Halt::end(RunOutcomeKind::Done, reason))
 }

@@ -38,6 +38,7 @@ pub(super) async fn pull_request_text(
         base,
         checkboxes: checkboxes(task, progress),
         evidence: evidence(record),
+        evidence_shares: record.evidence_shares.clone(),
         files: files.iter().map(file).collect(),
         iterations: spent.iterations,
         history: records.iter().copied().map(iteration).collect(),

@@ -61,10 +61,13 @@ impl Run<'_> {
             ticked: evidence.ticked.iter().map(ToString::to_string).collect(),
             newly_ticked: newly_ticked.map(ToString::to_string).collect(),
             evidence: on_commit.cloned().collect(),
-            verdict: if evidence.complete {
-                IterationVerdict::Complete
-            } else {
-                IterationVerdict::GoOn
+            evidence_shares: evidence.shared.clone(),
+            verdict: match &evidence.pause {
+                Some(reason) => IterationVerdict::Paused {
+                    reason: reason.clone(),
+                },
+                None if evidence.complete => IterationVerdict::Complete,
+                None => IterationVerdict::GoOn,
             },
             score: LoopScore::default(),
             rung: None,
@@ -97,7 +100,7 @@ pub(super) fn decide(
     ending: &AgentConclusion,
     progress: &RunProgress<'_>,
 ) -> LadderDecision {
-    if record.verdict == IterationVerdict::Complete {
+    if record.verdict != IterationVerdict::GoOn {
         return LadderDecision::Continue;
     }
     match ending {

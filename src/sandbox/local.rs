@@ -1,24 +1,40 @@
 //! The `local` provider: plain processes of the host in a directory of their own. It isolates nothing else.
 
+mod outside;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 
+use self::outside::Outside;
 use super::files::{self, WorkspaceFiles};
 use super::lifecycle::{Lifecycle, LifecycleState};
 use super::{
-    Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider, Sandbox, SandboxError,
-    SandboxFiles, SandboxSpec,
+    Capabilities, CredentialRoute, Enforced, EvidenceSpace, Isolation, NetworkEnforcement, Provider, Sandbox,
+    SandboxError, SandboxFiles, SandboxSpec,
 };
 use crate::exec::{Command, Exit, Host, OutputSink, RunningCommand, blocking};
 use crate::id::RunId;
 
 const NAME: &str = "local";
+
+/// Tools that keep the programs behind their shims in a directory of the home: the variable that names it, and its
+/// default. Evidence has another home, and finds them by the variable.
+const TOOL_HOMES: [(&str, &str); 7] = [
+    ("RUSTUP_HOME", ".rustup"),
+    ("PYENV_ROOT", ".pyenv"),
+    ("RBENV_ROOT", ".rbenv"),
+    ("NVM_DIR", ".nvm"),
+    ("VOLTA_HOME", ".volta"),
+    ("ASDF_DATA_DIR", ".asdf"),
+    ("SDKMAN_DIR", ".sdkman"),
+];
 
 /// What the provider needs to know.
 #[derive(Clone, PartialEq, Eq)]
@@ -55,7 +71,7 @@ impl LocalProvider {
         Self { options }
     }
 
-    fn open(&self, dirs: LocalDirs, spec: &SandboxSpec) -> Box<dyn Sandbox> {
+    fn open(&self, dirs: LocalDirs, created: SystemTime, spec: &SandboxSpec) -> Box<dyn Sandbox> {
         let inside = |name: &str| dirs.root.join(name).to_string_lossy().into_owned();
         let mut env = BTreeMap::from([
             ("PATH".to_owned(), self.options.path.clone()),
@@ -65,6 +81,7 @@ impl LocalProvider {
         ]);
         env.extend(self.options.passthrough.clone());
         env.extend(spec.env.clone());
+        let evidence = self.evidence(&env);
         let host = Host::new(env)
             .with_dir(&dirs.root)
             .with_grace(spec.completion_grace)
@@ -75,8 +92,43 @@ impl LocalProvider {
             id,
             dirs,
             host,
+            evidence,
+            created,
             lifecycle: Lifecycle::running(),
         })
+    }
+
+    /// What evidence shares with the agent under these variables.
+    fn evidence(&self, env: &BTreeMap<String, String>) -> SharedTools {
+        let mut tool_homes = BTreeMap::new();
+        if let Some(home) = self.options.passthrough.get("HOME") {
+            for (variable, dir) in TOOL_HOMES {
+                let dir = Path::new(home).join(dir);
+                if !env.contains_key(variable) && dir.is_dir() {
+                    tool_homes.insert(variable.to_owned(), dir.to_string_lossy().into_owned());
+                }
+            }
+        }
+        let fresh = EvidenceSpace::new(Path::new("/")).env;
+        let is_passed = |name: &&String| !fresh.contains_key(*name) && *name != "PATH";
+        let passed = self
+            .options
+            .passthrough
+            .iter()
+            .filter(|(name, _)| is_passed(name));
+        let variables: BTreeMap<String, String> = passed
+            .chain(&tool_homes)
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        SharedTools {
+            outside: Outside {
+                path: env.get("PATH").cloned().unwrap_or_default(),
+                values: variables.values().cloned().collect(),
+                etc: PathBuf::from("/etc"),
+            },
+            variables: variables.into_keys().collect(),
+            tool_homes,
+        }
     }
 
     fn error(&self, operation: &str, spec: &SandboxSpec, error: io::Error) -> SandboxError {
@@ -104,15 +156,26 @@ impl Provider for LocalProvider {
 
     async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
         let (base, run) = (self.options.base.clone(), spec.run.clone());
-        let dirs = blocking(move || LocalDirs::create(&base, &run)).await;
-        Ok(self.open(dirs.map_err(|error| self.error("create", spec, error))?, spec))
+        let dirs = blocking(move || {
+            let dirs = LocalDirs::create(&base, &run)?;
+            let created = dirs.created()?;
+            Ok((dirs, created))
+        })
+        .await;
+        let (dirs, created) = dirs.map_err(|error| self.error("create", spec, error))?;
+        Ok(self.open(dirs, created, spec))
     }
 
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
         let (base, run) = (self.options.base.clone(), spec.run.clone());
-        let dirs = blocking(move || LocalDirs::open(&base, &run)).await;
+        let dirs = blocking(move || {
+            let dirs = LocalDirs::open(&base, &run)?;
+            dirs.map(|dirs| dirs.created().map(|created| (dirs, created)))
+                .transpose()
+        })
+        .await;
         let dirs = dirs.map_err(|error| self.error("open", spec, error))?;
-        Ok(dirs.map(|dirs| self.open(dirs, spec)))
+        Ok(dirs.map(|(dirs, created)| self.open(dirs, created, spec)))
     }
 }
 
@@ -135,6 +198,7 @@ impl LocalDirs {
         fs::create_dir_all(&dirs.run_dir)?;
         DirBuilder::new().mode(0o700).create(&dirs.root)?;
         dirs.create_missing()?;
+        dirs.write_created()?;
         Ok(dirs)
     }
 
@@ -150,6 +214,7 @@ impl LocalDirs {
             return Ok(None);
         }
         files::remove_all(&dirs.staging)?;
+        dirs.restore()?;
         dirs.create_missing()?;
         Ok(Some(dirs))
     }
@@ -170,13 +235,94 @@ impl LocalDirs {
         fs::create_dir_all(&self.staging)
     }
 
+    /// Empties the root for an evidence run: what the agent has in it waits elsewhere.
+    fn set_aside(&self) -> io::Result<()> {
+        self.restore()?;
+        fs::create_dir_all(self.aside())?;
+        for entry in fs::read_dir(&self.root)? {
+            let entry = entry?;
+            fs::rename(entry.path(), self.aside().join(entry.file_name()))?;
+        }
+        self.create_missing()?;
+        let evidence = EvidenceSpace::dir(&self.root);
+        for dir in ["home", "tmp"] {
+            fs::create_dir_all(evidence.join(dir))?;
+        }
+        Ok(())
+    }
+
+    /// Ends an evidence run, also one that was interrupted: removes its files and gives the agent's back.
+    fn restore(&self) -> io::Result<()> {
+        files::remove_all(&EvidenceSpace::dir(&self.root))?;
+        let entries = match fs::read_dir(self.aside()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let place = self.root.join(entry.file_name());
+            files::remove_all(&place)?;
+            fs::rename(entry.path(), place)?;
+        }
+        fs::remove_dir(self.aside())
+    }
+
+    fn aside(&self) -> PathBuf {
+        self.run_dir.join("sandbox-aside")
+    }
+
+    /// Holds nothing; its modification time is that of the sandbox's creation, on the clock of the file system.
+    fn created_file(&self) -> PathBuf {
+        self.run_dir.join("sandbox-created")
+    }
+
+    fn write_created(&self) -> io::Result<()> {
+        fs::write(self.created_file(), "")
+    }
+
+    /// When the sandbox was created, or opened by a person who knows what was written since.
+    fn created(&self) -> io::Result<SystemTime> {
+        if !self.created_file().exists() {
+            self.write_created()?;
+        }
+        fs::metadata(self.created_file())?.modified()
+    }
+
     fn remove(&self) -> io::Result<()> {
         // The root last: if this process is killed, the next one finds the other directories through it.
         files::remove_all(&self.staging)?;
+        files::remove_all(&self.aside())?;
+        files::remove_all(&self.created_file())?;
         files::remove_all(&self.root)?;
         // Fails if there are other files of the run, which are kept.
         let _ = fs::remove_dir(&self.run_dir);
         Ok(())
+    }
+}
+
+/// What evidence shares with the agent: the user's own tools.
+#[derive(Clone, Debug)]
+struct SharedTools {
+    /// What commands read by themselves.
+    outside: Outside,
+    /// The variables of the user's environment that commands get, besides `PATH`, by name.
+    variables: Vec<String>,
+    /// Variables for tools that the agent finds through its home.
+    tool_homes: BTreeMap<String, String>,
+}
+
+impl SharedTools {
+    /// Says it to people.
+    fn describe(&self) -> Vec<String> {
+        let mut shared = vec![
+            "the programs, libraries, services and network of this host, which `local` does not isolate"
+                .to_owned(),
+        ];
+        if !self.variables.is_empty() {
+            let names: Vec<String> = self.variables.iter().map(|name| format!("`{name}`")).collect();
+            shared.push(format!("what these variables name: {}", names.join(", ")));
+        }
+        shared
     }
 }
 
@@ -187,6 +333,8 @@ struct LocalSandbox {
     dirs: LocalDirs,
     host: Host,
     files: WorkspaceFiles,
+    evidence: SharedTools,
+    created: SystemTime,
     /// Locked while a command starts, so that none starts while the sandbox is being stopped.
     lifecycle: Lifecycle,
 }
@@ -203,6 +351,10 @@ impl LocalSandbox {
                 SandboxError::gone(&self.id)
             }
         })
+    }
+
+    fn failed(&self, operation: &str, error: io::Error) -> SandboxError {
+        SandboxError::host(operation, &self.dirs.root, error)
     }
 
     fn processes(&self, error: io::Error) -> SandboxError {
@@ -232,6 +384,31 @@ impl Sandbox for LocalSandbox {
             .map_err(|error| self.processes(error))
     }
 
+    async fn evidence_space(&self) -> Result<EvidenceSpace, SandboxError> {
+        let (dirs, outside, created) = (self.dirs.clone(), self.evidence.outside.clone(), self.created);
+        let prepared = blocking(move || {
+            dirs.set_aside()?;
+            let written = outside.written_since(created);
+            if !written.is_empty() {
+                // Who opens the sandbox again knows of them.
+                fs::remove_file(dirs.created_file())?;
+            }
+            Ok(written)
+        });
+        let prepared: io::Result<Vec<PathBuf>> = prepared.await;
+        let mut space = EvidenceSpace::new(&self.dirs.root);
+        space.written = prepared.map_err(|error| self.failed("prepare evidence in", error))?;
+        space.shared = self.evidence.describe();
+        space.env.extend(self.evidence.tool_homes.clone());
+        Ok(space)
+    }
+
+    async fn end_evidence(&self) -> Result<(), SandboxError> {
+        let dirs = self.dirs.clone();
+        let restored = blocking(move || dirs.restore()).await;
+        restored.map_err(|error| self.failed("end evidence in", error))
+    }
+
     async fn end_processes(&self) -> Result<(), SandboxError> {
         self.host.kill_all().await.map_err(|error| self.processes(error))
     }
@@ -254,7 +431,7 @@ impl Sandbox for LocalSandbox {
         self.end_processes().await?;
         let dirs = self.dirs.clone();
         let removed = blocking(move || dirs.remove()).await;
-        removed.map_err(|error| SandboxError::host("remove", &self.dirs.root, error))
+        removed.map_err(|error| self.failed("remove", error))
     }
 }
 

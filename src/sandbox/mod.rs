@@ -26,6 +26,7 @@ pub mod docker_sandbox;
 mod error;
 #[cfg(feature = "escapes")]
 pub mod escapes;
+mod evidence_space;
 mod files;
 mod fingerprint;
 mod guest_file;
@@ -55,6 +56,7 @@ use crate::network::{Policy, PolicyMode};
 use crate::usage::Usd;
 
 pub use error::{SandboxError, SandboxErrorKind};
+pub use evidence_space::EvidenceSpace;
 pub use listing::{RemovalScope, SandboxActivity, SandboxListing, SandboxOwnership};
 pub use spec::{Egress, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
 
@@ -253,6 +255,17 @@ pub trait Sandbox: Send + Sync {
         output: &mut dyn OutputSink,
     ) -> Result<Exit, SandboxError> {
         self.exec(command, output).await
+    }
+
+    /// Makes fresh directories for one evidence run, with the variables that lead to them. It is called when no process
+    /// of the agent runs, and ends with [`Sandbox::end_evidence`].
+    async fn evidence_space(&self) -> Result<EvidenceSpace, SandboxError> {
+        EvidenceSpace::create(self.root(), self.files()).await
+    }
+
+    /// Removes the directories of the evidence run, and gives the agent's own back. Does nothing if there is none.
+    async fn end_evidence(&self) -> Result<(), SandboxError> {
+        self.files().remove(&EvidenceSpace::dir(self.root())).await
     }
 
     /// Verifies the isolation again. It is called before each iteration; after an error no command may run.

@@ -45,6 +45,9 @@ pub struct IterationRecord {
     pub newly_ticked: Vec<String>,
     /// The evidence gathered in a clean checkout of the tip, in order.
     pub evidence: Vec<CheckResult>,
+    /// What the evidence commands shared with the agent, for people.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub evidence_shares: Vec<String>,
     /// How the run goes on.
     pub verdict: IterationVerdict,
     /// How much the run looks like going in circles.

@@ -30,6 +30,8 @@ pub struct PullRequestFacts {
     pub checkboxes: Vec<CheckboxFact>,
     /// The commands that the runner itself ran, and their results.
     pub evidence: Vec<EvidenceFact>,
+    /// What those commands shared with the agent.
+    pub evidence_shares: Vec<String>,
     /// The changed files.
     pub files: Vec<FileFact>,
     /// A command that shows the changes.
@@ -187,6 +189,7 @@ impl PullRequestFacts {
                 ..CheckboxFact::default()
             }],
             evidence: vec![EvidenceFact::default()],
+            evidence_shares: vec!["everything".to_owned()],
             files: vec![FileFact::default()],
             history: vec![IterationFact::default()],
             agents: vec![AgentFact::default()],
@@ -258,6 +261,7 @@ mod tests {
                 duration_s: 1.26,
                 commit: "0123456789".to_owned(),
             }],
+            evidence_shares: vec!["the network".to_owned(), "`/tmp`".to_owned()],
             files: vec![
                 file("src/login.rs", "changed", Some((10, 2))),
                 file("logo.png", "added", None),
@@ -322,7 +326,8 @@ mod tests {
 
         ## Evidence
 
-        ralph itself ran these in a clean checkout, after every process of the agent was gone:
+        ralph itself ran these in a clean checkout, with an empty home and temporary directory, after every process of the agent was
+        gone. They shared with the agent: the network; `/tmp`:
 
         - ``test "`id -u`" = 0``: exit 0 after 1.3 s on `0123456789`
 

@@ -28,6 +28,7 @@ macro_rules! contract {
 
 mod bench;
 mod environment;
+mod evidence;
 mod exec;
 mod files;
 mod life;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     let pool = Arc::new(BenchPool::open());
     let contracts = [
         environment::contracts(),
+        evidence::contracts(),
         exec::contracts(),
         files::contracts(),
         life::contracts(),

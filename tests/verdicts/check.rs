@@ -25,6 +25,8 @@ pub async fn wrong(stage: &Stage<'_>, played: &Played, expected: &Expected) -> O
         Ok(outcome) => {
             check.verdict(outcome);
             check.events();
+            check.terminal();
+            check.record();
             check.iterations();
             check.files(outcome).await;
             check.pull_request(outcome).await;
@@ -61,6 +63,12 @@ impl Check<'_> {
         }
     }
 
+    fn no_part(&mut self, what: &str, part: &str, whole: &str) {
+        if whole.contains(part) {
+            self.add(&format!("{what}: {part:?} must not be in it: {whole:?}"));
+        }
+    }
+
     fn verdict(&mut self, outcome: &RunOutcome) {
         let (expected, played) = (self.expected, self.played);
         self.equal("outcome", Some(&expected.outcome), &outcome.kind);
@@ -88,6 +96,26 @@ impl Check<'_> {
         self.equal("waits", self.expected.waits.as_ref(), &waits);
         for part in &self.expected.warnings {
             self.part("warnings", part, &warnings);
+        }
+    }
+
+    /// What a person sees who watches the run.
+    fn terminal(&mut self) {
+        let shown = |kind: &EventKind| !matches!(kind, EventKind::Output { .. });
+        let events = self.played.events.iter().filter(|event| shown(&event.kind));
+        let lines: Vec<String> = events.map(|event| ralph::cli::event_line(event)).collect();
+        for part in &self.expected.terminal {
+            self.part("the terminal", part, &lines.join("\n"));
+        }
+    }
+
+    fn record(&mut self) {
+        let record = serde_json::to_string(&self.played.records).unwrap();
+        for part in &self.expected.record {
+            self.part("the record", part, &record);
+        }
+        for part in &self.expected.not_in_record {
+            self.no_part("the record", part, &record);
         }
     }
 
@@ -157,6 +185,9 @@ impl Check<'_> {
                 }
                 if text.contains(|c: char| c.is_control() && c != '\n' && c != '\t') {
                     self.add("the pull request holds a control character");
+                }
+                for part in &self.expected.not_in_pull_request {
+                    self.no_part("the pull request", part, &text);
                 }
             }
             (RunOutcomeKind::Done, None) => self.add("it is done without a pull request"),

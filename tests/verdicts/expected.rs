@@ -38,6 +38,18 @@ pub struct Expected {
     /// Parts of the pull request.
     #[serde(default)]
     pub pull_request: Vec<String>,
+    /// What the pull request must not contain.
+    #[serde(default)]
+    pub not_in_pull_request: Vec<String>,
+    /// Parts of what the terminal shows.
+    #[serde(default)]
+    pub terminal: Vec<String>,
+    /// Parts of the records of all iterations, as JSON.
+    #[serde(default)]
+    pub record: Vec<String>,
+    /// What the records must not contain.
+    #[serde(default)]
+    pub not_in_record: Vec<String>,
 }
 
 /// What is to be true of one iteration.

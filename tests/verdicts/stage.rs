@@ -28,6 +28,7 @@ pub struct Stage<'a> {
     history: &'a History,
     dir: TempDir,
     host: Host,
+    /// The `PATH` of commands. It begins with an empty directory that they can write to.
     path: String,
     /// The commit that the user's branch is at, and stays at.
     base: String,
@@ -91,7 +92,9 @@ impl<'a> Stage<'a> {
     /// A fresh repository as the history has it.
     pub async fn set(history: &'a History) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let path = std::env::var("PATH").unwrap();
+        let tools = dir.path().join("tools");
+        std::fs::create_dir(&tools).unwrap();
+        let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
         let home = dir.path().join("home").display().to_string();
         let host = Host::new(BTreeMap::from([
             ("PATH".to_owned(), path.clone()),
