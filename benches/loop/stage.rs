@@ -11,7 +11,9 @@ use ralph::agent::actions::ActionsAgent;
 use ralph::event::EventSink;
 use ralph::exec::{Command, Discard, Host};
 use ralph::model::{Model, ModelError, ModelReply, Profile};
-use ralph::runner::{self, Budget, DoctorRules, NewRun, Profiles, RunOutcome, RunParts, RunSettings};
+use ralph::runner::{
+    self, Budget, DoctorRules, DoneRules, NewRun, Profiles, RunOutcome, RunParts, RunSettings,
+};
 use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
 use ralph::scm::{CommitIdentity, LocalForge, Repository};
@@ -229,6 +231,7 @@ fn settings(max_iterations: u32) -> Fallible<RunSettings> {
             every_iterations: None,
             apply_diagnosis: false,
         },
+        done: DoneRules::default(),
         profiles: Profiles {
             default: profile.name.clone(),
             fallback: None,

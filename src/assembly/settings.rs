@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{AssemblyError, agents};
 use crate::config::{self, Config, LadderRung};
-use crate::runner::{Budget, DoctorRules, Profiles, RunSettings};
+use crate::runner::{Budget, DoctorRules, DoneRules, Profiles, RunSettings};
 use crate::scm::{CommitIdentity, DEFAULT_BUNDLE_LIMIT};
 use crate::state::Rung;
 
@@ -31,6 +31,10 @@ pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
         doctor: DoctorRules {
             every_iterations: from.doctor.every_iterations.map(Into::into),
             apply_diagnosis: from.doctor.apply == config::DoctorApply::Auto,
+        },
+        done: DoneRules {
+            repeat: from.done.repeat.get(),
+            pause_when_weakened: from.done.weakened_tests == config::OnWeakenedTests::Pause,
         },
         profiles: Profiles {
             default: from.default_profile.clone(),

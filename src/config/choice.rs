@@ -53,6 +53,16 @@ pub enum LadderRung {
     Person,
 }
 
+/// What to do when the checks of a task were weakened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnWeakenedTests {
+    /// Say so first in the pull request.
+    Flag,
+    /// Pause if the check passed on the base commit.
+    Pause,
+}
+
 /// Whether a diagnosis is applied automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::choice::{DoctorApply, ForgeType, LadderRung, OnUnenforceable, SandboxType};
+use super::choice::{DoctorApply, ForgeType, LadderRung, OnUnenforceable, OnWeakenedTests, SandboxType};
 use super::models::ModelSettings;
 use super::read;
 use crate::agent::KnownAgent;
@@ -49,6 +49,8 @@ pub struct ConfigSettings {
     pub gutter: GutterSettings,
     /// The diagnosis of a stuck run.
     pub doctor: DoctorSettings,
+    /// What evidence has to show before a run is done.
+    pub done: DoneSettings,
     /// Commits and branches.
     pub git: GitSettings,
     /// Where the pull request is opened.
@@ -323,6 +325,16 @@ pub struct DoctorSettings {
     pub every_iterations: Option<NonZeroU32>,
     /// Whether a diagnosis is applied automatically.
     pub apply: DoctorApply,
+}
+
+/// `[done]`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DoneSettings {
+    /// How often each command has to pass in a row.
+    pub repeat: NonZeroU32,
+    /// What to do when checks were weakened.
+    pub weakened_tests: OnWeakenedTests,
 }
 
 /// `[git]`

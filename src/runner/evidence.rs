@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::event::EventKind;
-use crate::exec::Command;
+use crate::exec::{Command, Discard};
 use crate::id::ObjectId;
 use crate::sandbox::{EvidenceSpace, Sandbox};
-use crate::state::{CheckResult, CommandFailure};
+use crate::state::{CheckResult, CommandFailure, FlakyCheck, WeakenedCheck};
 use crate::task::{Checkbox, CheckboxId};
 
 use super::RunError;
@@ -44,13 +44,26 @@ pub(super) struct Evidence {
     pub(super) shared: Vec<String>,
     /// Why a person has to look before anything counts.
     pub(super) pause: Option<String>,
+    /// Commands that failed before on the same files.
+    pub(super) flaky: Vec<FlakyCheck>,
+    /// Changes since the base that weaken checks.
+    pub(super) weakened: Vec<WeakenedCheck>,
+}
+
+/// One time that commands run as evidence.
+pub(super) struct EvidenceRound<'a> {
+    pub(super) commit: &'a ObjectId,
+    /// How often each command has to pass.
+    pub(super) repeat: u32,
+    /// Whether nothing is reported.
+    pub(super) quiet: bool,
 }
 
 impl Evidence {
-    /// Whether this command ran and passed.
+    /// Whether this command ran and passed each time.
     fn passed(&self, command: &str) -> bool {
-        let mut checks = self.checks.iter();
-        checks.any(|check| check.command == command && check.passed())
+        let mut checks = self.checks.iter().filter(|check| check.command == command);
+        self.ran(command) && checks.all(CheckResult::passed)
     }
 
     /// Whether this command ran.
@@ -92,7 +105,13 @@ impl Run<'_> {
                 commands.push(command);
             }
         }
-        let mut evidence = self.gather(commit, &commands).await?;
+        let repeat = if all { self.inputs.settings.done.repeat } else { 1 };
+        let round = EvidenceRound {
+            commit,
+            repeat,
+            quiet: false,
+        };
+        let mut evidence = self.gather(&round, &commands).await?;
         if evidence.pause.is_some() {
             evidence.ticked = ticked;
             return Ok(evidence);
@@ -132,7 +151,11 @@ impl Run<'_> {
     }
 
     /// Runs commands in a fresh checkout of a commit and a fresh space, after ending every process of the agent.
-    async fn gather(&self, commit: &ObjectId, commands: &[&String]) -> Result<Evidence, RunError> {
+    pub(super) async fn gather(
+        &self,
+        round: &EvidenceRound<'_>,
+        commands: &[&String],
+    ) -> Result<Evidence, RunError> {
         let sandbox = self.workplace.sandbox();
         sandbox.end_processes().await?;
         let space = sandbox.evidence_space().await?;
@@ -143,15 +166,17 @@ impl Run<'_> {
         };
         if evidence.pause.is_none() {
             self.workplace
-                .plant(&space.checkout, commit, &self.progress)
+                .plant(&space.checkout, round.commit, &self.progress)
                 .await?;
-            let place = EvidencePlace {
-                commit,
-                space: &space,
-            };
+            let place = EvidencePlace { round, space: &space };
             for line in commands {
-                self.check(line, &space.checkout, Some(&place), &mut evidence)
-                    .await?;
+                for _ in 0..round.repeat {
+                    self.check(line, &space.checkout, Some(&place), &mut evidence)
+                        .await?;
+                    if !evidence.passed(line) {
+                        break;
+                    }
+                }
             }
             sandbox.end_processes().await?;
         }
@@ -175,21 +200,28 @@ impl Run<'_> {
         evidence: &mut Evidence,
     ) -> Result<(), RunError> {
         let (redactor, sandbox) = (&self.inputs.parts.redactor, self.workplace.sandbox());
-        let commit = place.map(|place| place.commit);
+        let commit = place.map(|place| place.round.commit);
+        let quiet = place.is_some_and(|place| place.round.quiet);
         let timeout = self.progress.time_limit().max(Duration::from_secs(1));
         let mut command = Command::shell(line).cwd(dir).timeout(timeout).keep(MAX_OUTPUT);
         if let Some(place) = place {
             command.env.extend(place.space.env.clone());
         }
-        let mut lines = self.inputs.reporter.lines();
-        let exit = sandbox.exec_trusted(&command, &mut lines).await?;
+        let exit = if quiet {
+            sandbox.exec_trusted(&command, &mut Discard).await?
+        } else {
+            let mut lines = self.inputs.reporter.lines();
+            sandbox.exec_trusted(&command, &mut lines).await?
+        };
         let status = exit.status.to_string();
-        self.inputs.reporter.emit(EventKind::Checked {
-            command: line.to_owned(),
-            status: status.clone(),
-            passed: exit.success(),
-            clean: commit.is_some(),
-        });
+        if !quiet {
+            self.inputs.reporter.emit(EventKind::Checked {
+                command: line.to_owned(),
+                status: status.clone(),
+                passed: exit.success(),
+                clean: commit.is_some(),
+            });
+        }
         let (stdout, stderr) = (exit.stdout.redacted(redactor), exit.stderr.redacted(redactor));
         let stderr = stderr.trim_end();
         let _ = writeln!(evidence.output, "$ {line}\n{stdout}{stderr}\n[{status}]");
@@ -214,7 +246,7 @@ impl Run<'_> {
 
 /// Where evidence is gathered: a checked-out commit, and the directories and variables of its commands.
 struct EvidencePlace<'a> {
-    commit: &'a ObjectId,
+    round: &'a EvidenceRound<'a>,
     space: &'a EvidenceSpace,
 }
 

@@ -298,6 +298,8 @@ pub(super) mod tests {
             newly_ticked: Vec::new(),
             evidence: Vec::new(),
             evidence_shares: Vec::new(),
+            flaky: Vec::new(),
+            weakened: Vec::new(),
             verdict: IterationVerdict::GoOn,
             score: LoopScore::default(),
             rung: None,

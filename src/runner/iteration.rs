@@ -121,6 +121,7 @@ impl<'a> Run<'a> {
         if untested && !found.ran(tests) {
             self.feedback(tests, &mut found).await?;
         }
+        self.review(&collected.snapshot.tip, &mut found).await?;
         Ok(found)
     }
 

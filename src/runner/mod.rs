@@ -31,6 +31,7 @@ mod prompt;
 mod publish;
 mod pull_request;
 mod report;
+mod review;
 mod run;
 mod run_files;
 mod saved;
@@ -41,6 +42,7 @@ mod tests;
 mod text;
 mod trial;
 mod verdict;
+mod weakened;
 mod workplace;
 
 use std::sync::Arc;
@@ -66,7 +68,7 @@ pub use error::RunError;
 pub use metering::{AgentMetering, MeterNotices};
 pub use preflight::{Precondition, PreflightFailure};
 pub use prompt::PromptError;
-pub use settings::{DoctorRules, Profiles, RunSettings};
+pub use settings::{DoctorRules, DoneRules, Profiles, RunSettings};
 pub use trial::AgentTrial;
 
 /// The parts a run is put together from.

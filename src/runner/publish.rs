@@ -52,7 +52,7 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
         "every checkbox is verified, the tests pass and the pull request contains that commit".to_owned();
     if !record.evidence_shares.is_empty() {
         let shared = record.evidence_shares.join("; ");
-        reason.push_str(&format!(". Evidence shared with the agent: {shared}"));
+        reason = format!("{reason}. Evidence shared with the agent: {shared}");
     }
     Err(Halt::end(RunOutcomeKind::Done, reason))
 }

@@ -11,6 +11,7 @@ use crate::text::one_line;
 use super::RunError;
 use super::budget::Ledger;
 use super::progress::RunProgress;
+use super::review::{flaky_reason, weakened_reason};
 use super::text::{first_bytes, shell_word};
 use super::workplace::Workplace;
 
@@ -76,17 +77,30 @@ fn checkboxes(task: &Task, progress: &RunProgress<'_>) -> Vec<CheckboxFact> {
     checkboxes.collect()
 }
 
+/// Each command once, with its last result and how often it ran.
 fn evidence(record: &IterationRecord) -> Vec<EvidenceFact> {
-    let evidence = record.evidence.iter().map(|check| EvidenceFact {
-        command: check.command.clone(),
-        exit: check.code,
-        duration_s: check.seconds,
-        // EvidenceFact always has a commit: `judge` keeps only such checks.
-        commit: check.commit.as_ref().map(ToString::to_string).unwrap_or_default(),
-    });
-    evidence.collect()
+    let mut facts: Vec<EvidenceFact> = Vec::new();
+    for check in &record.evidence {
+        let fact = EvidenceFact {
+            command: check.command.clone(),
+            exit: check.code,
+            duration_s: check.seconds,
+            // Evidence always has a commit: `judge` keeps only such checks.
+            commit: check.commit.as_ref().map(ToString::to_string).unwrap_or_default(),
+            runs: 1,
+        };
+        match facts.iter_mut().find(|fact| fact.command == check.command) {
+            Some(known) => {
+                let runs = known.runs + 1;
+                *known = EvidenceFact { runs, ..fact };
+            }
+            None => facts.push(fact),
+        }
+    }
+    facts
 }
 
+/// What a reviewer should look at: weakened checks first, then flaky commands, then other changes.
 async fn flags(
     progress: &RunProgress<'_>,
     record: &IterationRecord,
@@ -97,7 +111,15 @@ async fn flags(
         path: flag.path.to_string(),
         reason: flag.to_string(),
     });
-    Ok(flags.collect())
+    let weakened = record.weakened.iter().map(|weakened| FlagFact {
+        path: weakened.path.clone(),
+        reason: weakened_reason(weakened),
+    });
+    let flaky = record.flaky.iter().map(|flaky| FlagFact {
+        path: flaky.command.clone(),
+        reason: flaky_reason(flaky),
+    });
+    Ok(weakened.chain(flaky).chain(flags).collect())
 }
 
 fn file(change: &FileChange) -> FileFact {

@@ -20,6 +20,8 @@ pub struct RunSettings {
     pub ladder: Vec<Rung>,
     /// When to ask the doctor, and what to do with the diagnosis.
     pub doctor: DoctorRules,
+    /// What evidence has to show before a run is done.
+    pub done: DoneRules,
     /// The model profiles.
     pub profiles: Profiles,
     /// The author of commits.
@@ -52,6 +54,7 @@ impl RunSettings {
                 every_iterations: None,
                 apply_diagnosis: true,
             },
+            done: DoneRules::default(),
             profiles: Profiles {
                 default: profile.name.clone(),
                 fallback: None,
@@ -65,6 +68,25 @@ impl RunSettings {
             agent_env: BTreeMap::new(),
             max_hand_back_bytes: DEFAULT_BUNDLE_LIMIT,
             model_wait: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What evidence has to show before a run is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DoneRules {
+    /// How often each command has to pass in a row.
+    pub repeat: u32,
+    /// Whether a run pauses when a check that passed on the base commit is deleted, skipped or weakened, or its runner was
+    /// changed. Otherwise the pull request only says so.
+    pub pause_when_weakened: bool,
+}
+
+impl Default for DoneRules {
+    fn default() -> Self {
+        Self {
+            repeat: 1,
+            pause_when_weakened: false,
         }
     }
 }

@@ -62,6 +62,8 @@ impl Run<'_> {
             newly_ticked: newly_ticked.map(ToString::to_string).collect(),
             evidence: on_commit.cloned().collect(),
             evidence_shares: evidence.shared.clone(),
+            flaky: evidence.flaky.clone(),
+            weakened: evidence.weakened.clone(),
             verdict: match &evidence.pause {
                 Some(reason) => IterationVerdict::Paused {
                     reason: reason.clone(),

@@ -43,6 +43,7 @@ mod secrets;
 mod seed;
 mod snapshot;
 mod status;
+mod text_change;
 mod worktree;
 
 pub use branch::{branch_name, free_branch, release_branch, reserve_branch, slug};
@@ -58,4 +59,5 @@ pub use path::{NameProblem, RepoPath};
 pub use repository::{ObjectFormat, Repository};
 pub use seed::SeedPack;
 pub use snapshot::{DirtyPath, LargeFile, PathChange, Snapshot};
+pub use text_change::{TextChange, text_changes, texts_at};
 pub use worktree::main_worktree;

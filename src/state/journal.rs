@@ -12,7 +12,10 @@ use crate::event::RunEnd;
 use crate::id::ObjectId;
 use crate::usage::{Tokens, Usd};
 
-use super::{IterationRecord, StateError, if_exists, open_to_append, repair_log, to_json, write_atomically};
+use super::{
+    CheckResult, IterationRecord, StateError, if_exists, open_to_append, repair_log, to_json,
+    write_atomically,
+};
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,6 +69,11 @@ pub enum JournalEntry {
     },
     /// An iteration is recorded.
     Recorded(Box<IterationRecord>),
+    /// The commands of the task ran on the base commit, which no agent has touched.
+    BaseEvidence {
+        /// Each command once.
+        checks: Vec<CheckResult>,
+    },
     /// The doctor chose another profile between two iterations.
     Profile {
         /// The profile of the next iteration.

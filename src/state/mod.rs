@@ -17,6 +17,7 @@ pub use inbox::{Inbox, Intervention};
 pub use journal::{CallCharge, Journal, JournalEntry, JournalLine, RunOutcomeKind};
 pub use lock::{RunLock, RunOwner};
 pub use record::{
-    CheckResult, CommandFailure, FileState, IterationRecord, IterationVerdict, LoopScore, LoopSignals, Rung,
+    CheckResult, CommandFailure, FileState, FlakyCheck, IterationRecord, IterationVerdict, LoopScore,
+    LoopSignals, Rung, WeakenedCheck, WeakeningKind,
 };
 pub use run_dir::{RunDir, RunFacts, Runs};

@@ -48,6 +48,12 @@ pub struct IterationRecord {
     /// What the evidence commands shared with the agent, for people.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub evidence_shares: Vec<String>,
+    /// Commands of complete evidence that failed before on the same files.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub flaky: Vec<FlakyCheck>,
+    /// Changes since the base that weaken checks, once the evidence is complete.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub weakened: Vec<WeakenedCheck>,
     /// How the run goes on.
     pub verdict: IterationVerdict,
     /// How much the run looks like going in circles.
@@ -139,6 +145,56 @@ impl CheckResult {
     pub fn passed(&self) -> bool {
         self.code == 0
     }
+}
+
+/// A command that passed, and failed before on the same files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlakyCheck {
+    /// The command.
+    pub command: String,
+    /// The exit code when it failed.
+    pub code: i32,
+    /// The iteration in which it failed.
+    pub iteration: u32,
+    /// The commit on which it failed.
+    pub commit: ObjectId,
+}
+
+/// A change since the base that weakens a check, or may do so.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct WeakenedCheck {
+    /// What was done.
+    pub kind: WeakeningKind,
+    /// The file.
+    pub path: String,
+    /// What exactly, for people.
+    pub detail: String,
+    /// The command of the task that it belongs to; `None` for the test command.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub command: Option<String>,
+    /// Whether that command passed on the base commit, if it ran there.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub green_at_base: Option<bool>,
+}
+
+/// How a check is weakened, the most telling first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WeakeningKind {
+    /// A test is gone.
+    Deleted,
+    /// A test does not run any more.
+    Skipped,
+    /// A test asserts less.
+    Weakened,
+    /// A failure may not reach the exit code.
+    ExitHandling,
+    /// A threshold is lower.
+    Threshold,
+    /// A script, target or settings file that runs the tests is not what it was.
+    Runner,
+    /// A test was edited in another way.
+    Edited,
 }
 
 /// The loop score of an iteration, and its signals.

@@ -78,6 +78,8 @@ pub struct EvidenceFact {
     pub duration_s: f64,
     /// The commit that was checked out.
     pub commit: String,
+    /// How often it ran, in a row.
+    pub runs: u32,
 }
 
 /// A changed file that a reviewer has to check.
@@ -260,6 +262,7 @@ mod tests {
                 exit: 0,
                 duration_s: 1.26,
                 commit: "0123456789".to_owned(),
+                runs: 3,
             }],
             evidence_shares: vec!["the network".to_owned(), "`/tmp`".to_owned()],
             files: vec![
@@ -313,11 +316,13 @@ mod tests {
         let text = render_pull_request(&PullRequestOptions::default(), &facts()).unwrap();
         assert_eq!(text.title, "fix-login: Fix the login");
         insta::assert_snapshot!(text.body, @r#"
-        The session is kept.
-
         ## Look at these first
 
         - `.gitignore`: a policy file
+
+        ## Summary
+
+        The session is kept.
 
         ## Criteria
 
@@ -329,7 +334,7 @@ mod tests {
         ralph itself ran these in a clean checkout, with an empty home and temporary directory, after every process of the agent was
         gone. They shared with the agent: the network; `/tmp`:
 
-        - ``test "`id -u`" = 0``: exit 0 after 1.3 s on `0123456789`
+        - ``test "`id -u`" = 0``: exit 0 after 1.3 s on `0123456789`, 3 times in a row
 
         ## Changes
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ralph::model::Profile;
-use ralph::runner::{Budget, DoctorRules, Profiles, RunSettings};
+use ralph::runner::{Budget, DoctorRules, DoneRules, Profiles, RunSettings};
 use ralph::scm::CommitIdentity;
 use ralph::state::Rung;
 use ralph::usage::{Price, Usd};
@@ -23,6 +23,8 @@ pub struct SettingsShape {
     ladder: Vec<Rung>,
     doctor_every: Option<u32>,
     doctor_apply: Apply,
+    done_repeat: u32,
+    pause_when_weakened: bool,
     fallback: Option<String>,
     doctor: Option<String>,
     /// The price of every profile; unknown when `null`.
@@ -55,6 +57,8 @@ impl Default for SettingsShape {
             ladder: vec![Rung::Rotate, Rung::Fallback, Rung::Doctor, Rung::Person],
             doctor_every: None,
             doctor_apply: Apply::Auto,
+            done_repeat: 1,
+            pause_when_weakened: false,
             fallback: Some("strong".to_owned()),
             doctor: Some("doctor".to_owned()),
             usd_per_million_tokens: Some(1.0),
@@ -85,6 +89,10 @@ impl SettingsShape {
             doctor: DoctorRules {
                 every_iterations: self.doctor_every,
                 apply_diagnosis: matches!(self.doctor_apply, Apply::Auto),
+            },
+            done: DoneRules {
+                repeat: self.done_repeat,
+                pause_when_weakened: self.pause_when_weakened,
             },
             profiles: Profiles {
                 default: "cheap".to_owned(),

@@ -66,6 +66,9 @@ fn a_library_user_gets_the_same_defaults() {
         u64::from(from.gutter.diff_line_threshold.get())
     );
     assert_eq!(own.prompt_bytes, from.prompt.max_bytes.get() as usize);
+    assert_eq!(own.done.repeat, from.done.repeat.get());
+    assert!(!own.done.pause_when_weakened);
+    assert_eq!(from.done.weakened_tests, OnWeakenedTests::Flag);
     assert_eq!(own.iteration_timeout, from.sandbox.resources.timeout);
     assert_eq!(own.idle_timeout, from.timers.idle);
     assert_eq!(

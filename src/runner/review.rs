@@ -1,0 +1,210 @@
+//! What a reviewer has to know about complete evidence: commands that are flaky, and checks that were weakened. The
+//! commands of the task run once on the base commit too, so that what passed before the agent came is known.
+
+use crate::id::ObjectId;
+use crate::scm::text_changes;
+use crate::state::{CheckResult, FlakyCheck, JournalEntry, WeakenedCheck, WeakeningKind};
+
+use super::RunError;
+use super::evidence::{Evidence, EvidenceRound};
+use super::run::Run;
+use super::weakened;
+
+/// How many changes a reason names.
+const MAX_NAMED: usize = 3;
+/// The exit code of a command that took too long.
+const TIMED_OUT: i32 = 124;
+
+impl Run<'_> {
+    /// Adds to the evidence of a commit what a reviewer has to know, and pauses the run where the settings ask for it.
+    pub(super) async fn review(&mut self, tip: &ObjectId, found: &mut Evidence) -> Result<(), RunError> {
+        if found.complete {
+            let facts = self.inputs.dir.facts();
+            found.flaky = self.flaky_checks(tip, found).await?;
+            let commands = self.all_commands();
+            found.weakened = weakened::find(&self.workplace.repo, &facts.base, tip, &commands).await?;
+        }
+        // A command that takes too long here may do so there, too.
+        let too_long = found.checks.iter().any(|check| check.code == TIMED_OUT);
+        let is_needed = !found.complete || !found.weakened.is_empty();
+        if found.pause.is_none() && is_needed && !too_long {
+            found.pause = self.run_on_base().await?;
+        }
+        let base = self.base_checks().unwrap_or_default().to_vec();
+        let tests = &self.task.frontmatter.test_command;
+        for weakened in &mut found.weakened {
+            let command = weakened.command.as_ref().unwrap_or(tests);
+            let check = base.iter().find(|check| check.command == *command);
+            weakened.green_at_base = check.map(CheckResult::passed);
+        }
+        self.report_review(found);
+        Ok(())
+    }
+
+    fn report_review(&self, found: &mut Evidence) {
+        for flaky in &found.flaky {
+            self.inputs.reporter.warn(flaky_text(flaky));
+        }
+        if found.weakened.is_empty() {
+            return;
+        }
+        let count = found.weakened.len();
+        let changes = if count == 1 {
+            "change weakens"
+        } else {
+            "changes weaken"
+        };
+        let warning = format!(
+            "{count} {changes} checks, or may do so: {}",
+            named(&found.weakened)
+        );
+        self.inputs.reporter.warn(warning);
+        let green: Vec<WeakenedCheck> = found
+            .weakened
+            .iter()
+            .filter(|found| is_grave(found))
+            .cloned()
+            .collect();
+        if self.inputs.settings.done.pause_when_weakened && !green.is_empty() && found.pause.is_none() {
+            found.pause = Some(format!(
+                "checks that passed on the base commit were weakened: {}; leave a note for the agent and resume the run, or \
+                 set `done.weakened_tests` to `flag` to accept it",
+                named(&green)
+            ));
+        }
+    }
+
+    /// All commands of the task, each once, the tests first.
+    fn all_commands(&self) -> Vec<&String> {
+        let mut commands = vec![&self.task.frontmatter.test_command];
+        let checkboxes = self.task.checkboxes.iter();
+        for command in checkboxes.flat_map(|checkbox| self.task.verify_commands(checkbox)) {
+            if !commands.contains(&command) {
+                commands.push(command);
+            }
+        }
+        commands
+    }
+
+    /// What the commands of the task showed on the base commit, if they ran there.
+    fn base_checks(&self) -> Option<&[CheckResult]> {
+        let mut lines = self.progress.journal.lines().iter().rev();
+        lines.find_map(|line| match &line.entry {
+            JournalEntry::BaseEvidence { checks } => Some(checks.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// Runs the commands of the task on the base commit, once in a run, as evidence: in a checkout and a space of their
+    /// own, when no process of the agent runs. One that fails gets a second try before its failure excuses anything.
+    /// Returns why a person has to look first, if so.
+    async fn run_on_base(&mut self) -> Result<Option<String>, RunError> {
+        if self.base_checks().is_some() {
+            return Ok(None);
+        }
+        let base = self.inputs.dir.facts().base.clone();
+        let round = EvidenceRound {
+            commit: &base,
+            repeat: 1,
+            quiet: true,
+        };
+        let first = self.gather(&round, &self.all_commands()).await?;
+        let mut checks = first.checks;
+        let red: Vec<&String> = checks
+            .iter()
+            .filter(|check| !check.passed() && check.code != TIMED_OUT)
+            .map(|check| &check.command)
+            .collect();
+        let second = match first.pause {
+            None if !red.is_empty() => self.gather(&round, &red).await?,
+            pause => Evidence {
+                pause,
+                ..Evidence::default()
+            },
+        };
+        if second.pause.is_some() {
+            return Ok(second.pause);
+        }
+        for check in second.checks.into_iter().filter(CheckResult::passed) {
+            if let Some(first) = checks.iter_mut().find(|first| first.command == check.command) {
+                *first = check;
+            }
+        }
+        self.progress.append(JournalEntry::BaseEvidence { checks })?;
+        Ok(None)
+    }
+
+    /// The commands that pass now and failed before, on this commit or on another one with the same files.
+    async fn flaky_checks(&self, tip: &ObjectId, found: &Evidence) -> Result<Vec<FlakyCheck>, RunError> {
+        let mut flaky: Vec<FlakyCheck> = Vec::new();
+        let records: Vec<_> = self.progress.journal.records().cloned().collect();
+        for record in records {
+            let failed = record.evidence.into_iter().filter(|check| !check.passed());
+            for CheckResult {
+                command,
+                code,
+                commit,
+                ..
+            } in failed
+            {
+                let is_known = flaky.iter().any(|flaky| flaky.command == command);
+                let Some(commit) = commit.filter(|_| !is_known && found.ran(&command)) else {
+                    continue;
+                };
+                let repo = &self.workplace.repo;
+                if commit == *tip || text_changes(repo, &commit, tip, |_| true).await?.is_empty() {
+                    let iteration = record.iteration;
+                    flaky.push(FlakyCheck {
+                        command,
+                        code,
+                        iteration,
+                        commit,
+                    });
+                }
+            }
+        }
+        Ok(flaky)
+    }
+}
+
+/// Whether a change takes something away from a check that passed on the base commit.
+fn is_grave(weakened: &WeakenedCheck) -> bool {
+    weakened.kind != WeakeningKind::Edited && weakened.green_at_base == Some(true)
+}
+
+fn named(weakened: &[WeakenedCheck]) -> String {
+    let name = |found: &WeakenedCheck| format!("`{}`: {}", found.path, found.detail);
+    let mut names: Vec<String> = weakened.iter().take(MAX_NAMED).map(name).collect();
+    if weakened.len() > MAX_NAMED {
+        names.push(format!("and {} more", weakened.len() - MAX_NAMED));
+    }
+    names.join("; ")
+}
+
+/// What the terminal and the pull request say about a flaky command.
+pub(super) fn flaky_text(flaky: &FlakyCheck) -> String {
+    format!("{} ({})", flaky_reason(flaky), flaky.command)
+}
+
+/// The same without the command.
+pub(super) fn flaky_reason(flaky: &FlakyCheck) -> String {
+    let FlakyCheck {
+        code,
+        iteration,
+        commit,
+        ..
+    } = flaky;
+    format!(
+        "flaky: it passed, and failed with exit {code} in iteration {iteration} on the same files (commit {commit})"
+    )
+}
+
+/// What the pull request says about a weakened check.
+pub(super) fn weakened_reason(weakened: &WeakenedCheck) -> String {
+    let base = match weakened.green_at_base {
+        Some(true) => "; that check passed on the base commit",
+        Some(false) => "; that check failed on the base commit",
+        None => "",
+    };
+    format!("{}{base}", weakened.detail)
+}
