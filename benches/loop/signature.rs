@@ -18,7 +18,9 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     let output = output()?;
     let file = stage.path("output.log");
     std::fs::write(&file, &output)?;
-    let grep = Command::new("grep").args(["-c", "refused"]).arg(file.as_os_str());
+    let grep = Command::new("grep")
+        .args(["-c", "refused"])
+        .arg(file.to_string_lossy());
     let (mut ours, mut peer) = (Vec::new(), Vec::new());
     for _ in 0..TIMES {
         let started = Instant::now();

@@ -16,6 +16,7 @@ mod timestamp;
 use std::collections::BTreeSet;
 
 use crate::digest::Digest;
+use crate::text::{first_bytes, last_bytes};
 
 /// How much of the beginning and of the end of a stream is read, in bytes.
 const HEAD_BYTES: usize = 64 * 1024;
@@ -36,11 +37,10 @@ impl FailureStream {
     /// A stream that was captured without its middle.
     #[must_use]
     pub fn with_gap(head: &str, tail: &str) -> Self {
-        let head_end = head.floor_char_boundary(HEAD_BYTES);
-        let tail_start = tail.ceil_char_boundary(tail.len().saturating_sub(TAIL_BYTES));
+        let (head, tail) = (first_bytes(head, HEAD_BYTES), last_bytes(tail, TAIL_BYTES));
         // The lines at the gap are incomplete.
-        let head = head[..head_end].rsplit_once('\n').map_or("", |(lines, _)| lines);
-        let tail = tail[tail_start..].split_once('\n').map_or("", |(_, lines)| lines);
+        let head = head.rsplit_once('\n').map_or("", |(lines, _)| lines);
+        let tail = tail.split_once('\n').map_or("", |(_, lines)| lines);
         Self {
             head: noise::plain_text(head),
             tail: Some(noise::plain_text(tail)),
@@ -54,12 +54,14 @@ impl FailureStream {
     }
 
     fn normalised(&self) -> String {
-        let mut head = noise::normalise(&self.head);
+        let head = noise::normalise(&self.head);
         let Some(tail) = &self.tail else { return head };
         let tail = noise::normalise(tail);
-        head.truncate(head.floor_char_boundary(STABLE_HEAD_BYTES));
-        let start = tail.ceil_char_boundary(tail.len().saturating_sub(STABLE_TAIL_BYTES));
-        head + "\0" + &tail[start..]
+        let (head, tail) = (
+            first_bytes(&head, STABLE_HEAD_BYTES),
+            last_bytes(&tail, STABLE_TAIL_BYTES),
+        );
+        format!("{head}\0{tail}")
     }
 }
 

@@ -185,14 +185,12 @@ fn is_bracketed_pid(word: &[u8], place: Place<'_>, next: Option<u8>) -> bool {
     if next != Some(close) {
         return false;
     }
-    match place.since_stamp {
-        Some(text) => is_log_label(&text[..text.len() - 1]),
-        None => {
-            let text = &place.before[..place.before.len() - 1];
-            let name = |byte: &u8| is_word(*byte) || b".-/".contains(byte);
-            word.len() >= BARE_PID_DIGITS && text.len() <= 40 && text.iter().all(name)
-        }
+    if let Some(text) = place.since_stamp {
+        return is_log_label(&text[..text.len() - 1]);
     }
+    let text = &place.before[..place.before.len() - 1];
+    let name = |byte: &u8| is_word(*byte) || b".-/".contains(byte);
+    word.len() >= BARE_PID_DIGITS && text.len() <= 40 && text.iter().all(name)
 }
 
 /// Whether a text between a timestamp and a bracket is a host and a program (`host cron`), or levels (`] ERROR `).

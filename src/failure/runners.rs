@@ -32,6 +32,7 @@ fn normalised(name: &str) -> String {
 }
 
 /// The list between `failures:` and `test result: FAILED`, and the targets to run again.
+#[expect(clippy::unnecessary_wraps, reason = "one signature for all runners")]
 fn cargo(lines: &[&str]) -> Names {
     let (mut names, mut listed, mut in_list) = (BTreeSet::new(), Vec::new(), false);
     let mut targets = Vec::new();

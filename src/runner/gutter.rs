@@ -62,17 +62,22 @@ pub(super) struct BaseFailures {
 
 impl BaseFailures {
     /// The failures of the runner's own commands in iterations that left the base tree as it was.
-    pub(super) fn of(history: &[IterationRecord], base_tree: &ObjectId) -> Self {
+    pub(super) fn from_history(history: &[IterationRecord], base_tree: &ObjectId) -> Self {
         let mut base = Self::default();
         for record in history.iter().filter(|record| record.tree == *base_tree) {
             let checks = || record.tests.iter().chain(&record.evidence);
             let is_check = |failure: &&CommandFailure| checks().any(|check| check.command == failure.command);
-            for failure in record.failures.iter().filter(is_check) {
-                base.signatures.insert(failure.signature.clone());
-                base.tests.extend(failure.tests.iter().cloned());
-            }
+            base.extend(record.failures.iter().filter(is_check));
         }
         base
+    }
+
+    /// Adds failures on the base commit.
+    pub(super) fn extend<'a>(&mut self, failures: impl IntoIterator<Item = &'a CommandFailure>) {
+        for failure in failures {
+            self.signatures.insert(failure.signature.clone());
+            self.tests.extend(failure.tests.iter().cloned());
+        }
     }
 
     /// Whether all of this failed at the base.
@@ -343,7 +348,7 @@ pub(super) mod tests {
         let mut records: Vec<IterationRecord> = Vec::new();
         for left in history {
             records.push(record(*left));
-            let base = BaseFailures::of(&records, &id('b'));
+            let base = BaseFailures::from_history(&records, &id('b'));
             let scored = score(&records, &base, 3);
             records.last_mut().unwrap().score = scored;
         }
@@ -438,7 +443,7 @@ pub(super) mod tests {
             failures: vec![failure(&["a", "b"])],
             ..record(NOTHING)
         };
-        let base = BaseFailures::of(&[base], &id('b'));
+        let base = BaseFailures::from_history(&[base], &id('b'));
         assert!(base.has(&failure(&["a"])) && base.has(&failure(&["a", "b"])));
         assert!(!base.has(&failure(&["a", "c"])) && !base.has(&failure(&[])));
     }

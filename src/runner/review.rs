@@ -3,7 +3,7 @@
 
 use crate::id::ObjectId;
 use crate::scm::text_changes;
-use crate::state::{CheckResult, FlakyCheck, JournalEntry, WeakenedCheck, WeakeningKind};
+use crate::state::{CheckResult, CommandFailure, FlakyCheck, JournalEntry, WeakenedCheck, WeakeningKind};
 
 use super::RunError;
 use super::evidence::{Evidence, EvidenceRound};
@@ -30,7 +30,10 @@ impl Run<'_> {
         if found.pause.is_none() && is_needed && !too_long {
             found.pause = self.run_on_base().await?;
         }
-        let base = self.base_checks().unwrap_or_default().to_vec();
+        let base = self
+            .base_evidence()
+            .map_or(&[][..], |(checks, _)| checks)
+            .to_vec();
         let tests = &self.task.frontmatter.test_command;
         for weakened in &mut found.weakened {
             let command = weakened.command.as_ref().unwrap_or(tests);
@@ -86,20 +89,25 @@ impl Run<'_> {
         commands
     }
 
-    /// What the commands of the task showed on the base commit, if they ran there.
-    fn base_checks(&self) -> Option<&[CheckResult]> {
+    /// What the commands of the task showed on the base commit, if they ran there, and how they failed.
+    fn base_evidence(&self) -> Option<(&[CheckResult], &[CommandFailure])> {
         let mut lines = self.progress.journal.lines().iter().rev();
         lines.find_map(|line| match &line.entry {
-            JournalEntry::BaseEvidence { checks } => Some(checks.as_slice()),
+            JournalEntry::BaseEvidence { checks, failures } => Some((checks.as_slice(), failures.as_slice())),
             _ => None,
         })
+    }
+
+    /// How the commands of the task failed on the base commit, as far as they ran there.
+    pub(super) fn base_failures(&self) -> &[CommandFailure] {
+        self.base_evidence().map_or(&[], |(_, failures)| failures)
     }
 
     /// Runs the commands of the task on the base commit, once in a run, as evidence: in a checkout and a space of their
     /// own, when no process of the agent runs. One that fails gets a second try before its failure excuses anything.
     /// Returns why a person has to look first, if so.
     async fn run_on_base(&mut self) -> Result<Option<String>, RunError> {
-        if self.base_checks().is_some() {
+        if self.base_evidence().is_some() {
             return Ok(None);
         }
         let base = self.inputs.dir.facts().base.clone();
@@ -109,7 +117,7 @@ impl Run<'_> {
             quiet: true,
         };
         let first = self.gather(&round, &self.all_commands()).await?;
-        let mut checks = first.checks;
+        let (mut checks, mut failures) = (first.checks, first.failures);
         let red: Vec<&String> = checks
             .iter()
             .filter(|check| !check.passed() && check.code != TIMED_OUT)
@@ -127,10 +135,12 @@ impl Run<'_> {
         }
         for check in second.checks.into_iter().filter(CheckResult::passed) {
             if let Some(first) = checks.iter_mut().find(|first| first.command == check.command) {
+                failures.retain(|failure| failure.command != check.command);
                 *first = check;
             }
         }
-        self.progress.append(JournalEntry::BaseEvidence { checks })?;
+        self.progress
+            .append(JournalEntry::BaseEvidence { checks, failures })?;
         Ok(None)
     }
 

@@ -1,22 +1,6 @@
-//! Small text functions. Cuts never split a character.
+//! Small text functions.
 
-/// The beginning of a text, at most `limit` bytes.
-pub(super) fn first_bytes(text: &str, limit: usize) -> &str {
-    let mut end = limit.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
-}
-
-/// The end of a text, at most `limit` bytes.
-pub(super) fn last_bytes(text: &str, limit: usize) -> &str {
-    let mut start = text.len().saturating_sub(limit);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    &text[start..]
-}
+pub(super) use crate::text::{first_bytes, last_bytes};
 
 /// A text as one word of a shell command, quoted where that is needed.
 pub(super) fn shell_word(text: &str) -> String {

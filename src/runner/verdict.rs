@@ -79,7 +79,8 @@ impl Run<'_> {
         };
         let mut history = history(self.progress.journal.lines());
         history.push(record.clone());
-        let base = BaseFailures::of(&history, &self.progress.base_tree);
+        let mut base = BaseFailures::from_history(&history, &self.progress.base_tree);
+        base.extend(self.base_failures());
         record.score = gutter::score(&history, &base, self.inputs.settings.diff_line_threshold);
         record
     }

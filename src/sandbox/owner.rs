@@ -23,7 +23,7 @@ impl Owner {
         Self {
             host: host.to_owned(),
             pid,
-            started: ProcessInfo::of(pid).map(|info| info.started),
+            started: ProcessInfo::read(pid).map(|info| info.started),
         }
     }
 
@@ -44,7 +44,7 @@ impl Owner {
         }
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         let exists = pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
-        let found = ProcessInfo::of(self.pid);
+        let found = ProcessInfo::read(self.pid);
         !exists || found.is_some_and(|found| self.is_another(found) || found.is_zombie)
     }
 

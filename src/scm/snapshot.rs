@@ -103,11 +103,13 @@ impl PrivateClone<'_> {
             .iter()
             .filter_map(|edit| Some((&edit.path, &edit.after.as_ref()?.id)))
             .collect();
-        let ids: String = files.iter().map(|(_, id)| format!("{id}\n")).collect();
+        let ids: Vec<String> = files.iter().map(|(_, id)| id.to_string()).collect();
+        let ids = ids.join("\n");
         let command = self.command("cat-file --batch-check=%(objectsize)").stdin(ids);
         let printed = self.run(&command).await?;
         let printed = String::from_utf8_lossy(&printed);
-        let sizes = printed.lines().map(|line| line.parse().unwrap_or_default());
+        let sizes: Result<Vec<u64>, _> = printed.lines().map(str::parse).collect();
+        let sizes = sizes.map_err(|_| unexpected("sizes of objects", printed.as_bytes()))?;
         let pairs = files.into_iter().zip(sizes);
         Ok(pairs
             .map(|((path, _), bytes)| LargeFile {

@@ -13,7 +13,7 @@ use crate::id::ObjectId;
 use crate::usage::{Tokens, Usd};
 
 use super::{
-    CheckResult, IterationRecord, StateError, if_exists, open_to_append, repair_log, to_json,
+    CheckResult, CommandFailure, IterationRecord, StateError, if_exists, open_to_append, repair_log, to_json,
     write_atomically,
 };
 
@@ -73,6 +73,9 @@ pub enum JournalEntry {
     BaseEvidence {
         /// Each command once.
         checks: Vec<CheckResult>,
+        /// How those that do not pass failed.
+        #[serde(skip_serializing_if = "Vec::is_empty", default)]
+        failures: Vec<CommandFailure>,
     },
     /// The doctor chose another profile between two iterations.
     Profile {

@@ -235,6 +235,15 @@ fn code_span(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn iteration(number: u32, summary: &str, changed_lines: u64, tests: &str) -> IterationFact {
+        IterationFact {
+            number,
+            summary: summary.to_owned(),
+            changed_lines,
+            tests: tests.to_owned(),
+        }
+    }
+
     fn facts() -> PullRequestFacts {
         let checkbox = |id: &str, text: &str, checked| CheckboxFact {
             id: id.to_owned(),
@@ -272,18 +281,8 @@ mod tests {
             diff_command: "git diff main...ralph/fix-login/login".to_owned(),
             iterations: 2,
             history: vec![
-                IterationFact {
-                    number: 1,
-                    summary: "Wrote a test.".to_owned(),
-                    changed_lines: 1,
-                    tests: "tests fail".to_owned(),
-                },
-                IterationFact {
-                    number: 2,
-                    summary: "The session is kept.".to_owned(),
-                    changed_lines: 11,
-                    tests: "tests pass".to_owned(),
-                },
+                iteration(1, "Wrote a test.", 1, "tests fail"),
+                iteration(2, "The session is kept.", 11, "tests pass"),
             ],
             agents: vec![AgentFact {
                 name: "claude".to_owned(),

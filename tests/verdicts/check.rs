@@ -103,7 +103,7 @@ impl Check<'_> {
     fn terminal(&mut self) {
         let shown = |kind: &EventKind| !matches!(kind, EventKind::Output { .. });
         let events = self.played.events.iter().filter(|event| shown(&event.kind));
-        let lines: Vec<String> = events.map(|event| ralph::cli::event_line(event)).collect();
+        let lines: Vec<String> = events.map(ralph::cli::event_line).collect();
         for part in &self.expected.terminal {
             self.part("the terminal", part, &lines.join("\n"));
         }

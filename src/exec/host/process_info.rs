@@ -11,8 +11,8 @@ pub(crate) struct ProcessInfo {
 }
 
 impl ProcessInfo {
-    /// The process with this id. `None` if there is none, or if it is unknown.
-    pub(crate) fn of(pid: u32) -> Option<Self> {
+    /// Looks up the process with this id. `None` if there is none, or if it is unknown.
+    pub(crate) fn read(pid: u32) -> Option<Self> {
         system::process_info(pid)
     }
 }
@@ -75,9 +75,9 @@ mod tests {
 
     #[test]
     fn this_process_runs_and_a_free_id_has_no_process() {
-        let here = ProcessInfo::of(std::process::id()).unwrap();
+        let here = ProcessInfo::read(std::process::id()).unwrap();
         assert!(!here.is_zombie && here.started > 0, "{here:?}");
-        assert_eq!(ProcessInfo::of(u32::MAX / 2), None);
+        assert_eq!(ProcessInfo::read(u32::MAX / 2), None);
     }
 
     #[rstest]

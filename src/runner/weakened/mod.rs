@@ -58,7 +58,7 @@ fn compare(changes: &[TextChange], parts: &[RunnerPart]) -> Vec<WeakenedCheck> {
             found.extend(changed_runner(part, change));
         }
     }
-    let everywhere = Everywhere::of(changes);
+    let everywhere = Everywhere::new(changes);
     for change in by_path.values() {
         let is_runner = parts.iter().any(|part| part.path == change.path);
         if is_runner || is_runner_settings(&change.path) {
@@ -120,7 +120,7 @@ struct Everywhere {
 }
 
 impl Everywhere {
-    fn of(changes: &[TextChange]) -> Self {
+    fn new(changes: &[TextChange]) -> Self {
         let cases: Vec<TestCase> = changes
             .iter()
             .flat_map(|change| test_cases(&change.path, change.after.as_deref().unwrap_or_default()))

@@ -101,7 +101,7 @@ pub(super) fn lax_lines(before: &str, after: &str) -> Vec<String> {
     let lax = |line: &&str| LAX.iter().any(|part| contains_command(line, part));
     let strict = |line: &&str| STRICT.iter().any(|part| line.contains(part));
     // A strict line may have been replaced by another one.
-    let replaced = new.iter().any(|line| strict(line));
+    let replaced = new.iter().any(&strict);
     let hidden = new
         .iter()
         .filter(|line| lax(line))
