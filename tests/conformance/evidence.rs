@@ -1,5 +1,6 @@
 //! Evidence starts from nothing: no file of the agent's home, temporary directory or caches is found through a variable.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use ralph::exec::{Command, Discard};
@@ -72,16 +73,23 @@ async fn the_agent_finds_its_files_after_evidence(bench: &Bench) {
 }
 
 async fn evidence_has_no_variables_but_those_given(bench: &Bench) {
+    let nothing = EvidenceSpace::default();
+    let provider: BTreeSet<String> = variables(&run(bench, &nothing, "env").await);
+    let leave = "for file in .profile .bashrc .bash_profile .zshenv; do \
+                 echo 'export LEFT_BY_THE_AGENT=1' > \"$HOME/$file\" || exit 1; done; export LEFT_BY_THE_AGENT=1";
+    bench.prints(leave).await;
     let space = start(bench).await;
-    let agent = bench.prints("env -0 | tr '\\0' '\\n'").await;
-    let evidence = run(bench, &space, "env").await;
-    for line in evidence.lines() {
-        let name = line.split('=').next().unwrap_or_default();
-        let known =
-            space.env.contains_key(name) || agent.lines().any(|line| line.starts_with(&format!("{name}=")));
-        assert!(known, "{name} was not given");
+    for name in variables(&run(bench, &space, "env").await) {
+        let is_given = provider.contains(&name) || space.env.contains_key(&name);
+        assert!(is_given, "{name} was not given");
     }
     let home = Path::new(&space.env["HOME"]);
     assert!(home.starts_with(bench.sandbox.root()), "{}", home.display());
     bench.sandbox.end_evidence().await.unwrap();
+}
+
+/// The names of variables that `env` printed.
+fn variables(printed: &str) -> BTreeSet<String> {
+    let names = printed.lines().filter_map(|line| line.split_once('='));
+    names.map(|(name, _)| name.to_owned()).collect()
 }
