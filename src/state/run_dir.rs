@@ -196,7 +196,9 @@ impl RunDir {
 
     /// Removes the temporary files of a process that was killed. Only the owner may.
     pub fn clear_leftovers(&self, _owner: &RunLock) -> Result<(), StateError> {
-        for path in entries_of(&self.path)? {
+        // A checkpoint restores the run files, but there may be none yet.
+        let run_files = entries_of(&self.ralph_dir())?;
+        for path in entries_of(&self.path)?.into_iter().chain(run_files) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if TEMPORARY.iter().any(|prefix| name.starts_with(prefix)) {
                 let removed = if path.is_dir() {
@@ -259,6 +261,21 @@ mod tests {
             listed.iter().map(RunDir::facts).collect::<Vec<_>>(),
             [made.facts()]
         );
+    }
+
+    #[test]
+    fn temporary_files_of_a_killed_process_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = Runs::under(dir.path()).create(facts(RunId::random())).unwrap();
+        fs::create_dir_all(run.ralph_dir()).unwrap();
+        let left = [run.path.join(".tmpAbc123"), run.ralph_dir().join(".tmpDef456")];
+        let kept = run.ralph_dir().join("notes.md");
+        for path in left.iter().chain([&kept]) {
+            fs::write(path, "").unwrap();
+        }
+        let owner = RunLock::take(&run.path, &run.facts().id, &RunOwner::this_process("here")).unwrap();
+        run.clear_leftovers(&owner).unwrap();
+        assert!(left.iter().all(|path| !path.exists()) && kept.exists());
     }
 
     #[test]
