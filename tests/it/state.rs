@@ -163,7 +163,7 @@ fn the_state_of_a_run_is_not_on_its_branch(#[case] tracked: bool) {
 }
 
 #[test]
-fn state_that_an_agent_forces_onto_the_branch_is_flagged() {
+fn state_that_an_agent_commits_by_force_does_not_reach_the_pull_request() {
     let place = Place::new();
     let ended = place.run_script(&script([ending([
         write("a.txt", "hello\n"),
@@ -174,10 +174,11 @@ fn state_that_an_agent_forces_onto_the_branch_is_flagged() {
     let pull_request = pull_request(&ended);
     for path in [".ralph/notes.md", "ralph_task.md"] {
         assert!(
-            pull_request.contains(&format!("`{path}`: decides what runs later")),
-            "{path} is not flagged in\n{pull_request}"
+            !pull_request.contains(&format!("`{path}`: decides what runs later")),
+            "{path} is in\n{pull_request}"
         );
     }
+    assert!(pull_request.contains("`a.txt`"), "{pull_request}");
 }
 
 #[test]
