@@ -263,7 +263,7 @@ pub trait Sandbox: Send + Sync {
         EvidenceSpace::create(self.root(), self.files()).await
     }
 
-    /// Removes the directories of the evidence run, and gives the agent's own back. Does nothing if there is none.
+    /// Removes the directories of the evidence run, and gives the agent's own back. Does nothing without an evidence run.
     async fn end_evidence(&self) -> Result<(), SandboxError> {
         self.files().remove(&EvidenceSpace::dir(self.root())).await
     }

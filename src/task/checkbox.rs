@@ -220,7 +220,7 @@ impl<'a> CheckboxLine<'a> {
     }
 }
 
-/// Why an item that looks like a checkbox is none, and how to write it.
+/// Why an item that looks like a checkbox does not count as one, and how to write it.
 fn near_miss(item: ListItem<'_>, at_top: bool) -> Option<(&'static str, &'static str)> {
     const FIX: &str =
         "write an open checkbox as - [ ] and a ticked one as - [x]; put an example in a code block";

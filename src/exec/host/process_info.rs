@@ -11,7 +11,7 @@ pub(crate) struct ProcessInfo {
 }
 
 impl ProcessInfo {
-    /// Looks up the process with this id. `None` if there is none, or if it is unknown.
+    /// Looks up the process with this id. `None` if it does not exist or cannot be read.
     pub(crate) fn read(pid: u32) -> Option<Self> {
         system::process_info(pid)
     }

@@ -187,7 +187,7 @@ fn command_leads(program: &str, arguments: &[&str]) -> Vec<Lead> {
     }
 }
 
-/// A file of the repository; a path that leads out of it is none.
+/// A file of the repository. `None` for a path that leads out of it.
 fn file_lead(path: &str) -> Option<Lead> {
     let path = path.trim_start_matches("./");
     let inside = !path.is_empty() && !path.starts_with('/') && !path.contains("..") && !path.contains('$');
