@@ -14,6 +14,9 @@ use jiff::Timestamp;
 use super::container_spec::SHARED_NETWORK;
 use super::{ContainerLimits, ContainerNetwork, ContainerSpec, Digest, Engine, EngineError};
 
+/// An engine waits about ten seconds for a container to end, and then gives up. Thousands of processes take longer.
+const END_ATTEMPTS: u32 = 6;
+
 /// A container of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
@@ -98,11 +101,15 @@ impl Engine {
         let options = KillContainerOptions {
             signal: "SIGKILL".to_owned(),
         };
-        let killed = self.docker.kill_container(container, Some(options)).await;
-        match killed.map_err(|error| EngineError::from_api(container, error)) {
-            Err(EngineError::Conflict { .. }) => Ok(()),
-            other => other,
+        for attempt in 1.. {
+            let killed = self.docker.kill_container(container, Some(options.clone())).await;
+            match killed.map_err(|error| EngineError::from_api(container, error)) {
+                Err(EngineError::Conflict { .. }) => break,
+                Err(error) if error.is_slow_end() && attempt < END_ATTEMPTS => {}
+                other => return other,
+            }
         }
+        Ok(())
     }
 
     /// Removes a container with its anonymous volumes, running or not. Does nothing when it does not exist.
@@ -112,12 +119,19 @@ impl Engine {
             v: true,
             ..Default::default()
         };
-        let removed = self.docker.remove_container(container, Some(options)).await;
-        match removed.map_err(|error| EngineError::from_api(container, error)) {
-            // A conflict means that it is being removed already.
-            Err(EngineError::NotFound { .. } | EngineError::Conflict { .. }) => Ok(()),
-            other => other,
+        for attempt in 1.. {
+            let removed = self
+                .docker
+                .remove_container(container, Some(options.clone()))
+                .await;
+            match removed.map_err(|error| EngineError::from_api(container, error)) {
+                // A conflict means that it is being removed already.
+                Err(EngineError::NotFound { .. } | EngineError::Conflict { .. }) => break,
+                Err(error) if error.is_slow_end() && attempt < END_ATTEMPTS => {}
+                other => return other,
+            }
         }
+        Ok(())
     }
 
     /// The container with this name or id; `None` when it does not exist.

@@ -183,6 +183,11 @@ impl EngineError {
         }
     }
 
+    /// Whether the engine killed a container and gave up waiting for its end.
+    pub(super) fn is_slow_end(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if message_of(source).contains("did not receive an exit event"))
+    }
+
     /// Classifies an error that engines report as text only. No other code reads these messages.
     pub(super) fn from_message(subject: &str, message: &str) -> Option<Self> {
         let lower = message.to_lowercase();

@@ -174,6 +174,11 @@ impl DockerSandbox {
             // No process can be started, for example because the process limit is reached.
             Ok(ExecState::NotStarted | ExecState::Running) => self.restart().await,
             Err(EngineError::Conflict { .. }) if self.lifecycle.state() == LifecycleState::Stopped => Ok(()),
+            // The container ended with its processes, for example because memory ran out. Its files still exist.
+            Err(EngineError::Conflict { .. }) => {
+                self.slot.add_notice(self.stop_reason().await.to_string());
+                self.restart().await
+            }
             Err(error) => self.explain(Err(error)).await,
         }
     }
