@@ -114,7 +114,8 @@ fn laxer(change: &TextChange) -> Vec<WeakenedCheck> {
 
 /// All tests after the change, so that one that only moved or got another name is not missed.
 struct Everywhere {
-    names: BTreeSet<String>,
+    /// The number of assertions by name; the least, where several tests have the name.
+    asserts: BTreeMap<String, usize>,
     bodies: BTreeSet<String>,
     files: BTreeSet<String>,
 }
@@ -125,12 +126,36 @@ impl Everywhere {
             .iter()
             .flat_map(|change| test_cases(&change.path, change.after.as_deref().unwrap_or_default()))
             .collect();
+        let mut asserts = BTreeMap::new();
+        for case in &cases {
+            let least = asserts.entry(case.name.clone()).or_insert(case.asserts);
+            *least = case.asserts.min(*least);
+        }
         Self {
-            names: cases.iter().map(|case| case.name.clone()).collect(),
+            asserts,
             bodies: cases.into_iter().map(|case| case.body).collect(),
             files: changes.iter().filter_map(|change| change.after.clone()).collect(),
         }
     }
+
+    /// What became of a test that is no longer in its file.
+    fn moved(&self, case: &TestCase) -> Moved {
+        if self.bodies.contains(&case.body) {
+            return Moved::Whole;
+        }
+        match self.asserts.get(&case.name) {
+            Some(now) if *now >= case.asserts => Moved::Whole,
+            Some(now) => Moved::Weakened(*now),
+            None => Moved::Gone,
+        }
+    }
+}
+
+enum Moved {
+    Whole,
+    /// With the number of its assertions now.
+    Weakened(usize),
+    Gone,
 }
 
 fn changed_tests(change: &TextChange, everywhere: &Everywhere) -> Vec<WeakenedCheck> {
@@ -142,9 +167,24 @@ fn changed_tests(change: &TextChange, everywhere: &Everywhere) -> Vec<WeakenedCh
     }
     let Some(after_text) = change.after.as_deref() else {
         let moved = everywhere.files.contains(before_text) && !before_text.trim().is_empty();
-        let kept = !before.is_empty() && before.iter().all(|case| everywhere.names.contains(&case.name));
-        let gone = finding(WeakeningKind::Deleted, path, "a file of the tests is gone");
-        return if moved || kept { Vec::new() } else { vec![gone] };
+        if moved {
+            return Vec::new();
+        }
+        if before.is_empty()
+            || before
+                .iter()
+                .any(|case| matches!(everywhere.moved(case), Moved::Gone))
+        {
+            return vec![finding(
+                WeakeningKind::Deleted,
+                path,
+                "a file of the tests is gone",
+            )];
+        }
+        return before
+            .iter()
+            .filter_map(|case| missing(path, case, everywhere))
+            .collect();
     };
     if after_text.trim().is_empty() && !before_text.trim().is_empty() {
         return vec![finding(
@@ -162,17 +202,9 @@ fn changed_tests(change: &TextChange, everywhere: &Everywhere) -> Vec<WeakenedCh
     for case in before {
         match after.get(&case.name) {
             Some(now) if now.body == case.body => {}
-            Some(now) if now.asserts < case.asserts => found.push(finding(
-                WeakeningKind::Weakened,
-                path,
-                format!("the test `{}` {}", case.name, fewer(case.asserts, now.asserts)),
-            )),
+            Some(now) if now.asserts < case.asserts => found.push(weakened(path, &case, now.asserts)),
             Some(_) => edited = true,
-            None if everywhere.names.contains(&case.name) || everywhere.bodies.contains(&case.body) => {}
-            None => {
-                let detail = format!("the test `{}` is gone", case.name);
-                found.push(finding(WeakeningKind::Deleted, path, detail));
-            }
+            None => found.extend(missing(path, &case, everywhere)),
         }
     }
     found.extend(skips(change));
@@ -184,6 +216,23 @@ fn changed_tests(change: &TextChange, everywhere: &Everywhere) -> Vec<WeakenedCh
         ));
     }
     found
+}
+
+/// A test that is no longer in its file, unless it only moved.
+fn missing(path: &str, case: &TestCase, everywhere: &Everywhere) -> Option<WeakenedCheck> {
+    match everywhere.moved(case) {
+        Moved::Whole => None,
+        Moved::Weakened(now) => Some(weakened(path, case, now)),
+        Moved::Gone => {
+            let detail = format!("the test `{}` is gone", case.name);
+            Some(finding(WeakeningKind::Deleted, path, detail))
+        }
+    }
+}
+
+fn weakened(path: &str, case: &TestCase, asserts: usize) -> WeakenedCheck {
+    let detail = format!("the test `{}` {}", case.name, fewer(case.asserts, asserts));
+    finding(WeakeningKind::Weakened, path, detail)
 }
 
 fn fewer(before: usize, after: usize) -> String {

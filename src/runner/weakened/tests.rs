@@ -104,6 +104,20 @@ fn a_deleted_file_of_tests_is_found_unless_it_moved() {
     );
 }
 
+#[test]
+fn a_test_that_asserts_less_where_it_moved_to_is_found() {
+    let moved = TextChange {
+        path: "tests/unit/test_add.py".to_owned(),
+        before: None,
+        after: Some(PYTHON.replace("self.assertEqual(add(1), 2)", "pass")),
+    };
+    for after in [None, Some("import unittest\n".to_owned())] {
+        let found = compare(&[change("tests/test_add.py", PYTHON, after), moved.clone()], &[]);
+        let details: Vec<&str> = found.iter().map(|found| found.detail.as_str()).collect();
+        assert_eq!(details, ["the test `test_two` asserts nothing now"]);
+    }
+}
+
 /// The paths and names of the parts that a command runs in these files.
 fn followed(command: &str, files: &[(&str, &str)]) -> Vec<String> {
     let texts: BTreeMap<String, Option<String>> = files
