@@ -244,6 +244,7 @@ fn settings(max_iterations: u32) -> Fallible<RunSettings> {
         idle_timeout: Duration::from_secs(600),
         agent_env: BTreeMap::new(),
         max_hand_back_bytes: ralph::scm::DEFAULT_BUNDLE_LIMIT,
+        commit_leftovers: false,
         model_wait: Duration::from_secs(1),
     })
 }

@@ -49,6 +49,7 @@ pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
         idle_timeout: from.timers.idle,
         agent_env: BTreeMap::new(),
         max_hand_back_bytes: DEFAULT_BUNDLE_LIMIT,
+        commit_leftovers: from.git.commit_leftovers,
         model_wait: MODEL_WAIT,
     })
 }

@@ -350,6 +350,8 @@ pub struct GitSettings {
     /// The first part of branch names.
     #[serde(deserialize_with = "read::branch_prefix")]
     pub branch_prefix: String,
+    /// Whether ralph commits what an agent leaves uncommitted.
+    pub commit_leftovers: bool,
 }
 
 /// `[forge]`

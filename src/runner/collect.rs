@@ -7,12 +7,14 @@ use crate::scm::{
     self, Diff, HandBack, HandBackRefusal, HandBackRequest, LargeFile, PathChange, PrivateClone, RepoPath,
     ScmError, Snapshot,
 };
+use crate::state::UncommittedWork;
 use crate::text::error_chain;
 
 use super::RunError;
 use super::actions::ActionsLog;
 use super::error::Halt;
 use super::gutter;
+use super::leftovers::{commit_leftovers, committed_notice, uncommitted_work};
 use super::progress::RunProgress;
 use super::workplace::Workplace;
 
@@ -30,6 +32,8 @@ pub(super) struct Collected {
     pub(super) new_work_committed: bool,
     /// Whether there are new commits that change nothing but run files, or nothing at all.
     pub(super) has_empty_commits: bool,
+    /// What the agent left uncommitted, also if the runner committed it.
+    pub(super) uncommitted: Option<UncommittedWork>,
 }
 
 /// Hands the contents of the clone back to the user's repository.
@@ -66,6 +70,7 @@ pub(super) async fn collect(
         diff: Diff::default(),
         new_work_committed: false,
         has_empty_commits: false,
+        uncommitted: None,
     })
 }
 
@@ -78,15 +83,25 @@ async fn hand_back(
     let clone = workplace.private_clone(&progress.tip);
     clone.remove_locks().await?;
     let HandedBack {
-        snapshot,
-        handed,
+        mut snapshot,
+        mut handed,
         run_file,
         left_out,
     } = hand_back_most(workplace, &clone).await?;
+    let mut uncommitted = uncommitted_work(&snapshot);
+    if let Some(work) = uncommitted
+        .as_mut()
+        .filter(|_| workplace.inputs.settings.commit_leftovers)
+    {
+        let iteration = progress.iterations() + 1;
+        (snapshot, handed) = commit_leftovers(workplace, &clone, &snapshot, &handed, iteration).await?;
+        work.commit = Some(snapshot.tip.clone());
+    }
     let diff = clone.diff(&progress.tree, &snapshot.tree).await?;
     let has_empty_commits = !handed.changes_files && (run_file.is_some() || !handed.new_commits.is_empty());
     let mut notices = nested_repositories(&snapshot, &handed);
     notices.extend(run_file.as_ref().map(run_file_notice));
+    notices.extend(uncommitted.as_ref().and_then(committed_notice));
     if !left_out.is_empty() {
         let limit = workplace.inputs.settings.max_hand_back_bytes;
         notices.push(large_files_notice(&left_out, limit));
@@ -113,6 +128,7 @@ async fn hand_back(
         diff,
         new_work_committed,
         has_empty_commits,
+        uncommitted,
     })
 }
 

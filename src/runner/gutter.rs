@@ -303,6 +303,7 @@ pub(super) mod tests {
             newly_ticked: Vec::new(),
             evidence: Vec::new(),
             evidence_shares: Vec::new(),
+            uncommitted: None,
             flaky: Vec::new(),
             weakened: Vec::new(),
             verdict: IterationVerdict::GoOn,

@@ -19,6 +19,7 @@ use super::evidence::{Evidence, checkboxes_named};
 use super::gutter;
 use super::interventions::until_stopped;
 use super::ladder::carry_out;
+use super::leftovers::unseen_notice;
 use super::progress::RunProgress;
 use super::prompt::{self, PromptInput};
 use super::run::Run;
@@ -112,9 +113,17 @@ impl<'a> Run<'a> {
     ) -> Result<Evidence, RunError> {
         let reported = self.reported_checkboxes(work, number).await?;
         let mut found = self.verify_commit(&collected.snapshot.tip, &reported).await?;
-        if !found.checks.is_empty() && !collected.snapshot.dirty.is_empty() {
-            let hint = "there is uncommitted work: evidence is gathered from commits only".to_owned();
-            found.errors.push(hint);
+        if let Some(work) = collected
+            .uncommitted
+            .as_ref()
+            .filter(|work| work.commit.is_none())
+        {
+            let (tip, base) = (&collected.snapshot.tip, &self.inputs.dir.facts().base);
+            let notice = unseen_notice(work, tip, base, !found.checks.is_empty());
+            let warning =
+                format!("{notice}, or set `git.commit_leftovers` to have ralph commit what is left");
+            self.inputs.reporter.warn(warning);
+            found.errors.push(notice);
         }
         let tests = &self.task.frontmatter.test_command;
         let untested = self.progress.last.tested_tree.as_ref() != Some(&collected.snapshot.tree);

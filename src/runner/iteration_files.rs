@@ -146,6 +146,7 @@ fn metrics(record: &IterationRecord, spent: &Ledger) -> serde_json::Value {
         "tests": record.tests,
         "evidence": record.evidence,
         "ticked": record.ticked,
+        "uncommitted": record.uncommitted,
     })
 }
 

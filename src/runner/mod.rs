@@ -22,6 +22,7 @@ mod iteration;
 mod iteration_files;
 mod ladder;
 mod lease;
+mod leftovers;
 mod metering;
 mod model_calls;
 mod open;

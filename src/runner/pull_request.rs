@@ -10,6 +10,7 @@ use crate::text::one_line;
 
 use super::RunError;
 use super::budget::Ledger;
+use super::leftovers::named;
 use super::progress::RunProgress;
 use super::review::{flaky_reason, weakened_reason};
 use super::text::{first_bytes, shell_word};
@@ -100,7 +101,7 @@ fn evidence(record: &IterationRecord) -> Vec<EvidenceFact> {
     facts
 }
 
-/// What a reviewer should look at: weakened checks first, then flaky commands, then other changes.
+/// What a reviewer should look at: weakened checks first, then flaky commands, commits of the runner, then other changes.
 async fn flags(
     progress: &RunProgress<'_>,
     record: &IterationRecord,
@@ -119,7 +120,21 @@ async fn flags(
         path: flaky.command.clone(),
         reason: flaky_reason(flaky),
     });
-    Ok(weakened.chain(flaky).chain(flags).collect())
+    let by_runner = progress.journal.records().filter_map(runner_commit);
+    Ok(weakened.chain(flaky).chain(by_runner).chain(flags).collect())
+}
+
+/// The commit that the runner made of what the agent left uncommitted in an iteration.
+fn runner_commit(record: &IterationRecord) -> Option<FlagFact> {
+    let work = record.uncommitted.as_ref()?;
+    Some(FlagFact {
+        path: work.commit.as_ref()?.to_string(),
+        reason: format!(
+            "ralph committed what the agent left uncommitted in iteration {}: {}",
+            record.iteration,
+            named(work)
+        ),
+    })
 }
 
 fn file(change: &FileChange) -> FileFact {

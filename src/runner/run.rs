@@ -10,6 +10,7 @@ use crate::task::Task;
 
 use super::budget::{Ledger, since_rest};
 use super::error::Halt;
+use super::leftovers::unseen_at_the_end;
 use super::progress::RunProgress;
 use super::publish::publish;
 use super::workplace::Workplace;
@@ -119,7 +120,15 @@ impl Run<'_> {
 
     /// Ends the run by rule: recorded, checkpointed, reported.
     async fn finish(&mut self, kind: RunOutcomeKind, reason: &str) -> Result<RunOutcome, RunError> {
-        let reason = self.inputs.parts.redactor.redact(reason);
+        let mut reason = self.inputs.parts.redactor.redact(reason);
+        if let RunOutcomeKind::Failed | RunOutcomeKind::Paused = kind {
+            let base = &self.inputs.dir.facts().base;
+            let unseen = self
+                .progress
+                .last_record()
+                .and_then(|record| unseen_at_the_end(record, base));
+            reason.extend(unseen.map(|notice| format!("; {notice}")));
+        }
         if let Err(error) = self.workplace.sandbox().end_processes().await {
             self.inputs
                 .reporter

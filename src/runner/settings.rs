@@ -36,6 +36,8 @@ pub struct RunSettings {
     pub agent_env: BTreeMap<String, String>,
     /// The most bytes that one iteration hands back, packed. Uncommitted files beyond it are left out.
     pub max_hand_back_bytes: u64,
+    /// Whether the runner commits what an agent leaves uncommitted. Otherwise evidence does not see it.
+    pub commit_leftovers: bool,
     /// The first wait when a model is unreachable and names no time. It doubles each time.
     pub model_wait: Duration,
 }
@@ -67,6 +69,7 @@ impl RunSettings {
             idle_timeout: Duration::from_secs(10 * MINUTE),
             agent_env: BTreeMap::new(),
             max_hand_back_bytes: DEFAULT_BUNDLE_LIMIT,
+            commit_leftovers: false,
             model_wait: Duration::from_secs(30),
         }
     }

@@ -64,6 +64,7 @@ impl Run<'_> {
             evidence_shares: evidence.shared.clone(),
             flaky: evidence.flaky.clone(),
             weakened: evidence.weakened.clone(),
+            uncommitted: collected.uncommitted.clone(),
             verdict: match &evidence.pause {
                 Some(reason) => IterationVerdict::Paused {
                     reason: reason.clone(),

@@ -124,8 +124,7 @@ impl<'a> PrivateClone<'a> {
     pub async fn restore(&self, work_tree: &ObjectId) -> Result<(), ScmError> {
         self.git(&["read-tree", "-m", "-u", "HEAD", work_tree.as_str()])
             .await?;
-        self.git(&["reset", "--quiet", "--mixed", "HEAD"]).await?;
-        self.hide_task_file().await
+        self.reset_index().await
     }
 
     /// Resets the branch and the working directory to this commit. Ignored files and the run files stay.
@@ -153,6 +152,11 @@ impl<'a> PrivateClone<'a> {
             .await?;
         self.git(&["update-ref", "-m", "drop run files", "HEAD", REWRITE_REF])
             .await?;
+        self.reset_index().await
+    }
+
+    /// Makes the index that of `HEAD`. The working directory stays as it is.
+    pub(super) async fn reset_index(&self) -> Result<(), ScmError> {
         self.git(&["reset", "--quiet", "--mixed", "HEAD"]).await?;
         self.hide_task_file().await
     }

@@ -22,6 +22,9 @@ const WORK_COMMITTER: &str = "ralph <ralph@localhost>";
 /// The year 2100. Git walks history by date, and would walk all of it for a commit older than its parents.
 const WORK_DATE: i64 = 4_102_444_800;
 
+/// The mode of a directory in a tree.
+const DIRECTORY: u32 = 0o040_000;
+
 /// The content of a clone at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
@@ -169,6 +172,36 @@ impl PrivateClone<'_> {
             .await?;
         self.put_into_index(&edits).await?;
         Ok(Some(made))
+    }
+
+    /// Commits the uncommitted work of a snapshot on top of its tip, and returns the snapshot after that. What the snapshot
+    /// leaves out stays uncommitted. No hook runs.
+    pub async fn commit_snapshot(&self, snapshot: &Snapshot, message: &str) -> Result<Snapshot, ScmError> {
+        let commit = CommitSpec {
+            committer: &self.start.identity.to_string(),
+            date: None,
+            message,
+            from: Some(&snapshot.tip),
+            merge: None,
+        };
+        let mut import = FastImport::new(ImportRef::Discard("refs/ralph/committing"), &commit);
+        // An empty path is the root.
+        import.put(&RepoPath::new(""), DIRECTORY, &snapshot.tree);
+        let command = import.finish(self.command(FAST_IMPORT), self.start.format);
+        let (tip, tree) = read_ids(&self.run(&command).await?)?;
+        let (new, old) = (tip.as_str(), snapshot.tip.as_str());
+        self.git(&["update-ref", "-m", "commit", "HEAD", new, old])
+            .await?;
+        self.reset_index().await?;
+        let mut dirty = snapshot.dirty.clone();
+        dirty.retain(|path| path.change == PathChange::Repository);
+        Ok(Snapshot {
+            branch: snapshot.branch.clone(),
+            tip,
+            tree,
+            dirty,
+            work: None,
+        })
     }
 
     async fn status(&self, paths: &[String]) -> Result<GitStatus, ScmError> {

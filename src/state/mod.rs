@@ -18,6 +18,6 @@ pub use journal::{CallCharge, Journal, JournalEntry, JournalLine, RunOutcomeKind
 pub use lock::{RunLock, RunOwner};
 pub use record::{
     CheckResult, CommandFailure, FileState, FlakyCheck, IterationRecord, IterationVerdict, LoopScore,
-    LoopSignals, Rung, WeakenedCheck, WeakeningKind,
+    LoopSignals, Rung, UncommittedWork, WeakenedCheck, WeakeningKind,
 };
 pub use run_dir::{RunDir, RunFacts, Runs};

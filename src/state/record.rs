@@ -54,6 +54,9 @@ pub struct IterationRecord {
     /// Changes since the base that weaken checks, once the evidence is complete.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub weakened: Vec<WeakenedCheck>,
+    /// What the agent left uncommitted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub uncommitted: Option<UncommittedWork>,
     /// How the run goes on.
     pub verdict: IterationVerdict,
     /// How much the run looks like going in circles.
@@ -145,6 +148,18 @@ impl CheckResult {
     pub fn passed(&self) -> bool {
         self.code == 0
     }
+}
+
+/// Files that an agent left uncommitted at the end of an iteration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UncommittedWork {
+    /// The first of them, for people.
+    pub files: Vec<String>,
+    /// How many there are.
+    pub count: u64,
+    /// The commit that the runner made of them. `None` if they stayed uncommitted, so that evidence did not see them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub commit: Option<ObjectId>,
 }
 
 /// A command that passed, and failed before on the same files.

@@ -151,7 +151,7 @@ impl Check<'_> {
         self.equal(&name("failures"), expected.failures.as_ref(), &failures(record));
     }
 
-    /// Files of the last commit and of `.ralph/`.
+    /// Files of the last commit and of `.ralph/`, and the messages of the new commits.
     async fn files(&mut self, outcome: &RunOutcome) {
         for (path, text) in &self.expected.tree {
             let found = self
@@ -161,6 +161,11 @@ impl Check<'_> {
                 .ok();
             let text = text.as_ref().map(|text| text.trim_end().to_owned());
             self.equal(&format!("`{path}` in the last commit"), Some(&text), &found);
+        }
+        let new = format!("{}..{}", self.stage.base(), outcome.tip);
+        let messages = self.stage.git(&["log", "--format=%B", &new]).await;
+        for part in &self.expected.messages {
+            self.part("the messages of the commits", part, &messages);
         }
         for (path, part) in &self.expected.ralph {
             let text = self.run_file(path);

@@ -29,6 +29,9 @@ pub struct Expected {
     /// Files of the last commit that was handed back; `null` for one that must not be there.
     #[serde(default)]
     pub tree: BTreeMap<String, Option<String>>,
+    /// Parts of the messages of the new commits.
+    #[serde(default)]
+    pub messages: Vec<String>,
     /// Files of `.ralph/` and a part of each.
     #[serde(default)]
     pub ralph: BTreeMap<String, String>,

@@ -33,6 +33,7 @@ pub struct SettingsShape {
     iteration_timeout_ms: u64,
     model_wait_ms: u64,
     max_hand_back_bytes: u64,
+    commit_leftovers: bool,
     /// How long a command that has ended may be kept waiting by a child that holds its streams.
     pub completion_grace_ms: u64,
 }
@@ -66,6 +67,7 @@ impl Default for SettingsShape {
             iteration_timeout_ms: 30_000,
             model_wait_ms: 10,
             max_hand_back_bytes: ralph::scm::DEFAULT_BUNDLE_LIMIT,
+            commit_leftovers: false,
             completion_grace_ms: 100,
         }
     }
@@ -108,6 +110,7 @@ impl SettingsShape {
             idle_timeout: Duration::from_secs(30),
             agent_env: std::collections::BTreeMap::new(),
             max_hand_back_bytes: self.max_hand_back_bytes,
+            commit_leftovers: self.commit_leftovers,
             model_wait: Duration::from_millis(self.model_wait_ms),
         }
     }

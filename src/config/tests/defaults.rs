@@ -69,6 +69,7 @@ fn a_library_user_gets_the_same_defaults() {
     assert_eq!(own.done.repeat, from.done.repeat.get());
     assert!(!own.done.pause_when_weakened);
     assert_eq!(from.done.weakened_tests, OnWeakenedTests::Flag);
+    assert!(!own.commit_leftovers && !from.git.commit_leftovers);
     assert_eq!(own.iteration_timeout, from.sandbox.resources.timeout);
     assert_eq!(own.idle_timeout, from.timers.idle);
     assert_eq!(
