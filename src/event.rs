@@ -94,6 +94,11 @@ pub enum EventKind {
         /// The line.
         text: String,
     },
+    /// An agent program printed a line of its transcript, in a format of its own.
+    Transcript {
+        /// The line.
+        text: String,
+    },
     /// The runner ran a command of the task.
     Checked {
         /// The command.

@@ -10,7 +10,7 @@ use crate::exec::Command;
 use crate::model::{ANTHROPIC, AuthMethod};
 use crate::usage::{Tokens, Usd};
 
-use super::transcript::{TokenCounts, events};
+use super::transcript::{TokenCounts, events, tool_call, transcript_line};
 use super::{
     AgentBrief, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ModelFailure, ProgramAgent,
     TranscriptEnd, TranscriptSummary,
@@ -154,6 +154,18 @@ impl AgentProgram for Claude {
             summary.usage.tokens = Some(sum(result.model_usage).unwrap_or_default());
         }
         summary
+    }
+
+    fn reported_actions(&self, line: &str) -> Option<Vec<String>> {
+        let event = transcript_line(line)?;
+        let content = event["message"]["content"].as_array();
+        let calls = content.into_iter().flatten();
+        let calls = calls.filter(|part| event["type"] == "assistant" && part["type"] == "tool_use");
+        Some(
+            calls
+                .map(|call| tool_call(&call["name"], &call["input"]))
+                .collect(),
+        )
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::exec::Command;
 use crate::model::{AuthMethod, OPENAI};
 
-use super::transcript::{TokenCounts, events};
+use super::transcript::{TokenCounts, events, tool_call, transcript_line};
 use super::{
     AgentBrief, AgentFile, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ModelFailure,
     ProgramAgent, TranscriptEnd, TranscriptSummary,
@@ -192,6 +192,24 @@ impl AgentProgram for Codex {
             summary.end = classify(error.clone(), &cause, resets_at);
         }
         summary
+    }
+
+    fn reported_actions(&self, line: &str) -> Option<Vec<String>> {
+        let event = transcript_line(line)?;
+        let item = &event["item"];
+        // A command is shown when it starts. What the other items are about is known at their end.
+        let action = match (event["type"].as_str(), item["type"].as_str()) {
+            (Some("item.started"), Some("command_execution")) => tool_call(&"run".into(), item),
+            (Some("item.completed"), Some("file_change")) => {
+                let changes = item["changes"].as_array().into_iter().flatten();
+                let paths: Vec<&str> = changes.filter_map(|change| change["path"].as_str()).collect();
+                format!("edit: {}", paths.join(", "))
+            }
+            (Some("item.completed"), Some("mcp_tool_call")) => tool_call(&item["tool"], &item["arguments"]),
+            (Some("item.completed"), Some("web_search")) => tool_call(&"web search".into(), item),
+            _ => return Some(Vec::new()),
+        };
+        Some(vec![action])
     }
 }
 

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::exec::Command;
 use crate::model::{AuthMethod, CURSOR};
 use crate::usage::Tokens;
 
-use super::transcript::{TokenCounts, events};
+use super::transcript::{TokenCounts, events, tool_call, transcript_line};
 use super::{
     AgentBrief, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ProgramAgent, TranscriptEnd,
     TranscriptSummary,
@@ -91,6 +92,15 @@ impl AgentProgram for Cursor {
             }
         }
         summary
+    }
+
+    fn reported_actions(&self, line: &str) -> Option<Vec<String>> {
+        let event = transcript_line(line)?;
+        let started = event["type"] == "tool_call" && event["subtype"] == "started";
+        // An object with the name of the tool as its only key.
+        let calls = event["tool_call"].as_object().filter(|_| started);
+        let call = |(name, call): (&String, &Value)| tool_call(&name.as_str().into(), &call["args"]);
+        Some(calls.into_iter().flatten().map(call).collect())
     }
 }
 

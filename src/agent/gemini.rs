@@ -9,7 +9,7 @@ use crate::exec::Command;
 use crate::model::{AuthMethod, GOOGLE};
 use crate::usage::Tokens;
 
-use super::transcript::events;
+use super::transcript::{events, tool_call, transcript_line};
 use super::{
     AgentBrief, AgentFile, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ModelFailure,
     ProgramAgent, ReportedUsage, TranscriptEnd, TranscriptSummary,
@@ -106,6 +106,13 @@ impl AgentProgram for Gemini {
             }
         }
         summary
+    }
+
+    fn reported_actions(&self, line: &str) -> Option<Vec<String>> {
+        let event = transcript_line(line)?;
+        let call =
+            (event["type"] == "tool_use").then(|| tool_call(&event["tool_name"], &event["parameters"]));
+        Some(call.into_iter().collect())
     }
 }
 

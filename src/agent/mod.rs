@@ -139,6 +139,12 @@ pub trait AgentSession: Send {
     fn reported_usage(&self, _printed: &CapturedOutput) -> Option<ReportedUsage> {
         None
     }
+
+    /// The actions that a line on standard output reports, each as a short text for people. `None` for a line that does not
+    /// belong to a transcript.
+    fn reported_actions(&self, _line: &str) -> Option<Vec<String>> {
+        None
+    }
 }
 
 /// The input of a session.

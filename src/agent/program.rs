@@ -39,6 +39,12 @@ pub trait AgentProgram: Send + Sync {
 
     /// Summarizes what the program printed so far. The text may be cut off anywhere.
     fn parse_transcript(&self, printed: &str) -> TranscriptSummary;
+
+    /// The actions that a line of the transcript reports, each as a short text for people. `None` for a line that does not
+    /// belong to the transcript, and by default.
+    fn reported_actions(&self, _line: &str) -> Option<Vec<String>> {
+        None
+    }
 }
 
 /// An [`AgentProgram`] with access to its model, as an [`Agent`].

@@ -86,4 +86,8 @@ impl AgentSession for ProgramSession {
     fn reported_usage(&self, printed: &CapturedOutput) -> Option<ReportedUsage> {
         Some(self.agent.program.parse_transcript(&printed.text()).usage)
     }
+
+    fn reported_actions(&self, line: &str) -> Option<Vec<String>> {
+        self.agent.program.reported_actions(line)
+    }
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::exec::ExitStatus;
 use crate::usage::{Tokens, Usd};
@@ -21,6 +22,39 @@ pub(super) fn events<'a, E: DeserializeOwned + 'a>(printed: &'a str) -> impl Ite
         .lines()
         .filter(|line| line.starts_with('{'))
         .filter_map(|line| serde_json::from_str(line).ok())
+}
+
+/// The arguments that say most about a tool call, the most telling first.
+const TELLING_ARGUMENTS: [&str; 12] = [
+    "command",
+    "pattern",
+    "query",
+    "url",
+    "file_path",
+    "filePath",
+    "absolute_path",
+    "path",
+    "dir_path",
+    "description",
+    "prompt",
+    "name",
+];
+
+/// A line of a transcript; `Null` if it was cut. `None` for a line that is not JSON.
+pub(super) fn transcript_line(line: &str) -> Option<Value> {
+    line.starts_with('{')
+        .then(|| serde_json::from_str(line).unwrap_or_default())
+}
+
+/// A tool call for people: the tool, and the argument that says most.
+pub(super) fn tool_call(name: &Value, arguments: &Value) -> String {
+    let name = name.as_str().unwrap_or("tool");
+    let telling = TELLING_ARGUMENTS.iter().find_map(|key| arguments[key].as_str());
+    let any = || arguments.as_object()?.values().find_map(Value::as_str);
+    match telling.or_else(any) {
+        Some(argument) => format!("{name}: {argument}"),
+        None => name.to_owned(),
+    }
 }
 
 /// What a transcript says about a session.

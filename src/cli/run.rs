@@ -43,17 +43,18 @@ pub(super) struct EventOutputArgs {
     /// Print events as JSON on stdout, one object per line
     #[arg(long)]
     json: bool,
-    /// Show the output of commands too
-    #[arg(short, long, conflicts_with = "json")]
-    verbose: bool,
+    /// Show the output of commands too; `-vv` also shows what agent programs print, as it is
+    #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "json")]
+    verbose: u8,
 }
 
 impl From<EventOutputArgs> for EventFormat {
     fn from(args: EventOutputArgs) -> Self {
         match args {
             EventOutputArgs { json: true, .. } => Self::Json,
-            EventOutputArgs { verbose: true, .. } => Self::Verbose,
-            EventOutputArgs { .. } => Self::Text,
+            EventOutputArgs { verbose: 0, .. } => Self::Text,
+            EventOutputArgs { verbose: 1, .. } => Self::Verbose,
+            EventOutputArgs { .. } => Self::Transcripts,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Prints the events of a run, as text or as JSON.
 
 use crate::event::{Event, EventKind, EventSink, PreflightResult, RunEnd};
-use crate::text::counted;
+use crate::text::{counted, visible};
 
 use super::Ui;
+use super::ui::columns;
 
 /// How events are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub(super) enum EventFormat {
     Text,
     /// Lines of text, with the output of commands.
     Verbose,
+    /// The same with the transcripts of agent programs, as they are printed.
+    Transcripts,
     /// JSON on stdout, one object per line.
     Json,
 }
@@ -32,14 +35,17 @@ pub(super) struct EventPrinter {
 
 impl EventSink for EventPrinter {
     fn emit(&self, event: &Event) {
-        let is_output = matches!(event.kind, EventKind::Output { .. });
-        match self.format {
-            EventFormat::Text if is_output => {}
-            EventFormat::Text | EventFormat::Verbose => {
-                let (style, text) = styled_line(event);
+        match (self.format, &event.kind) {
+            (EventFormat::Text, EventKind::Output { .. })
+            | (EventFormat::Text | EventFormat::Verbose, EventKind::Transcript { .. }) => {}
+            (EventFormat::Text | EventFormat::Verbose | EventFormat::Transcripts, kind) => {
+                let (style, mut text) = styled_line(event);
+                if let (EventKind::Action { .. }, Some(columns)) = (kind, columns()) {
+                    text = fit(&text, columns.into());
+                }
                 self.ui.say_styled(style, &text, "");
             }
-            EventFormat::Json => {
+            (EventFormat::Json, _) => {
                 if let Ok(text) = serde_json::to_string(event) {
                     let _ = self.ui.data(text);
                 }
@@ -130,7 +136,7 @@ fn styled_detail(kind: &EventKind) -> (Option<&'static str>, String) {
             None => (None, format!("+ {what}")),
             Some(reason) => (YELLOW, format!("! {what}: {reason}")),
         },
-        EventKind::Output { text } => (None, format!("| {text}")),
+        EventKind::Output { text } | EventKind::Transcript { text } => (None, format!("| {text}")),
         EventKind::Checked {
             command,
             status,
@@ -161,6 +167,29 @@ fn styled_detail(kind: &EventKind) -> (Option<&'static str>, String) {
     }
 }
 
+/// A line that is cut to the width of the terminal.
+fn fit(text: &str, columns: usize) -> String {
+    let text = visible(text);
+    if text.chars().count() <= columns {
+        return text.into_owned();
+    }
+    let mut shown: String = text.chars().take(columns.saturating_sub(1)).collect();
+    shown.push('…');
+    shown
+}
+
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default().trim_start_matches("### ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_action_is_cut_to_the_terminal() {
+        assert_eq!(fit("  + Bash: ls", 12), "  + Bash: ls");
+        assert_eq!(fit("  + Bash: ls -l", 12), "  + Bash: l…");
+        assert_eq!(fit("  + \x1b[2J", 9), "  + \\u00…");
+    }
 }

@@ -127,3 +127,9 @@ pub(super) fn align_columns<const N: usize>(rows: &[[String; N]]) -> String {
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
+
+/// The width of the terminal, if stderr is one that knows it.
+pub(super) fn columns() -> Option<u16> {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok()?;
+    (size.ws_col > 0).then_some(size.ws_col)
+}

@@ -220,6 +220,7 @@ impl SessionHost for AgentRunner<'_, '_> {
             .envs(&settings.agent_env);
         let mut output = inputs.reporter.lines();
         output.kept = Some(&mut attempt.printed);
+        output.session = Some(attempt.session.as_mut());
         let exit = sandbox.exec(&command, &mut output).await?;
         attempt.response = output_text(&exit, &inputs.parts.redactor);
         if !exit.success() {

@@ -3,18 +3,24 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::agent::AgentSession;
 use crate::clock::Clock;
 use crate::event::{Event, EventKind, EventSink, RunEnd};
 use crate::exec::{CapturedOutput, OutputLine, OutputSink, OutputStream};
 use crate::id::RunId;
 use crate::secret::{RedactingStream, Redactor};
 use crate::state::{Journal, JournalEntry, StateError};
-use crate::text::error_chain;
+use crate::text::{error_chain, one_line};
 
 use super::{RunError, RunInputs, RunParts};
 
 /// How many lines of one command's output become events.
 const MAX_LINES: u32 = 200;
+/// How many actions of one agent program become events, and how many characters of each.
+const MAX_ACTIONS: u32 = 2_000;
+const ACTION_CHARS: usize = 200;
+/// The longest line of a transcript in which actions are looked for, in bytes.
+const MAX_TRANSCRIPT_LINE: usize = 1 << 20;
 /// The size of the pieces in which a very long line arrives, in bytes. A shorter piece ends the line.
 const LINE_PIECE: usize = 64 * 1024;
 
@@ -76,6 +82,9 @@ impl Reporter {
             shown: 0,
             pending: None,
             kept: None,
+            session: None,
+            line: String::new(),
+            actions: 0,
         }
     }
 }
@@ -111,10 +120,49 @@ pub(super) struct LineReporter<'a> {
     pending: Option<RedactingStream>,
     /// Keeps what the command prints on stdout, even when it is interrupted.
     pub(super) kept: Option<&'a mut CapturedOutput>,
+    /// The session of the agent program that prints, which knows the actions in its transcript.
+    pub(super) session: Option<&'a mut dyn AgentSession>,
+    /// The beginning of a line of the transcript that arrives in pieces.
+    line: String,
+    /// The number of actions that were reported.
+    actions: u32,
 }
 
-impl OutputSink for LineReporter<'_> {
-    fn line(&mut self, line: OutputLine) {
+impl LineReporter<'_> {
+    /// The actions that a line or the last piece of it reports. `None` if it does not belong to a transcript.
+    fn actions_in(&mut self, line: &OutputLine) -> Option<Vec<String>> {
+        let session = self.session.as_ref()?;
+        if line.stream != OutputStream::Stdout {
+            return None;
+        }
+        if self.line.len() + line.text.len() <= MAX_TRANSCRIPT_LINE {
+            self.line.push_str(&line.text);
+        }
+        let actions = session.reported_actions(&self.line);
+        // A piece may end up to three bytes earlier, so that no character is cut.
+        if line.text.len() < LINE_PIECE - 3 {
+            self.line.clear();
+        }
+        actions
+    }
+
+    fn report_action(&mut self, what: &str) {
+        if self.actions >= MAX_ACTIONS {
+            return;
+        }
+        self.actions += 1;
+        let what = one_line(&self.reporter.redactor.redact(what));
+        let mut shown: String = what.chars().take(ACTION_CHARS).collect();
+        if shown.len() < what.len() {
+            shown.push('…');
+        }
+        self.reporter.emit(EventKind::Action {
+            what: shown,
+            failed: None,
+        });
+    }
+
+    fn show(&mut self, line: &OutputLine, is_transcript: bool) {
         if self.shown >= MAX_LINES {
             return;
         }
@@ -126,7 +174,21 @@ impl OutputSink for LineReporter<'_> {
         if line.text.len() < LINE_PIECE {
             text.extend(self.pending.take().map(RedactingStream::finish));
         }
-        self.reporter.emit(EventKind::Output { text });
+        self.reporter.emit(if is_transcript {
+            EventKind::Transcript { text }
+        } else {
+            EventKind::Output { text }
+        });
+    }
+}
+
+impl OutputSink for LineReporter<'_> {
+    fn line(&mut self, line: OutputLine) {
+        let actions = self.actions_in(&line);
+        self.show(&line, actions.is_some());
+        for action in actions.into_iter().flatten() {
+            self.report_action(&action);
+        }
     }
 
     fn bytes(&mut self, stream: OutputStream, bytes: &[u8]) {
@@ -136,6 +198,87 @@ impl OutputSink for LineReporter<'_> {
     }
 
     fn wants_lines(&self) -> bool {
-        self.shown < MAX_LINES
+        self.shown < MAX_LINES || (self.session.is_some() && self.actions < MAX_ACTIONS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::{Agent, AgentBrief, Claude, ModelAccess, ProgramAgent};
+    use crate::runner::tests::{SECRET, TestRun};
+
+    async fn events_of(printed: &str) -> Vec<EventKind> {
+        let run = TestRun::new().await;
+        let brief = AgentBrief {
+            text: String::new(),
+            iteration: 1,
+            home: "/box/agent".into(),
+            cost_left: None,
+        };
+        let mut session = ProgramAgent::new(Claude::new(), ModelAccess::default()).session(&brief);
+        let inputs = run.inputs();
+        let mut lines = inputs.reporter.lines();
+        lines.session = Some(session.as_mut());
+        let pieces = printed
+            .lines()
+            .flat_map(|line| line.as_bytes().chunks(LINE_PIECE));
+        for piece in pieces {
+            lines.line(OutputLine {
+                stream: OutputStream::Stdout,
+                text: String::from_utf8(piece.to_vec()).unwrap(),
+            });
+        }
+        run.events()
+    }
+
+    fn actions(events: &[EventKind]) -> Vec<&str> {
+        let actions = events.iter().filter_map(|event| match event {
+            EventKind::Action { what, failed: None } => Some(what.as_str()),
+            _ => None,
+        });
+        actions.collect()
+    }
+
+    #[tokio::test]
+    async fn each_action_of_an_agent_program_is_one_line_beside_its_transcript() {
+        let recorded = include_str!("../../tests/fixtures/agents/claude-ok.jsonl");
+        let events = events_of(&format!("{recorded}plain text")).await;
+        assert_eq!(
+            actions(&events),
+            ["Bash: echo from-real-claude > hello.txt && ls"]
+        );
+        let transcript =
+            |event: &&EventKind| matches!(event, EventKind::Transcript { text } if text.starts_with('{'));
+        assert_eq!(events.iter().filter(transcript).count(), recorded.lines().count());
+        let output: Vec<&EventKind> = events
+            .iter()
+            .filter(|event| matches!(event, EventKind::Output { .. }))
+            .collect();
+        assert_eq!(
+            output,
+            [&EventKind::Output {
+                text: "plain text".to_owned()
+            }]
+        );
+    }
+
+    #[tokio::test]
+    async fn an_action_is_cut_and_has_no_secret_and_no_line_break() {
+        let call = |name: &str, input: serde_json::Value| {
+            let part = serde_json::json!({"type": "tool_use", "name": name, "input": input});
+            serde_json::json!({"type": "assistant", "message": {"id": "m", "content": [part]}}).to_string()
+        };
+        let long = serde_json::json!({"file_path": "long.txt", "content": "x".repeat(3 * LINE_PIECE)});
+        let secret = serde_json::json!({"command": format!("{}\n{SECRET} end", "y".repeat(190))});
+        let mut printed = format!("{}\n{}\n", call("Write", long), call("Bash", secret));
+        // Actions are reported although the transcript has too many lines to show.
+        for _ in 0..=MAX_LINES {
+            printed += "{}\n";
+        }
+        printed += &call("Read", serde_json::json!({"file_path": "last.txt"}));
+        let events = events_of(&printed).await;
+        let expected = format!("Bash: {} [re…", "y".repeat(190));
+        assert_eq!(actions(&events), ["Write: long.txt", &expected, "Read: last.txt"]);
     }
 }

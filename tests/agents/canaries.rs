@@ -42,7 +42,7 @@ async fn the_key_is_nowhere_in_the_sandbox_and_in_nothing_that_comes_of_the_run(
     ];
     sessions[0].splice(0..0, searched);
     let bench = need!(Bench::within(Within::Sealed, program, Teller::of(sessions)).await);
-    let ended = bench.run(&["--verbose"]);
+    let ended = bench.run(&["-vv"]);
     ended.expect(0, &["done: "]);
     assert_eq!(bench.handed_back("found.txt"), "phantom: yes\nkey: no\n");
     assert_eq!(bench.server.asked().len(), 6);

@@ -42,7 +42,7 @@ async fn a_token_that_is_renewed_amid_a_run_is_kept_out_of_all_that_it_writes() 
     keep(&bench, ralph::model::ANTHROPIC_LOGIN, login).await;
     let ended = finish(
         bench
-            .ralph(&["run", "--verbose"])
+            .ralph(&["run", "-vv"])
             .env("RALPH_TOKEN_SERVER", bench.server.token_url())
             .env_remove(Program::Claude.key_variable()),
     );

@@ -27,6 +27,7 @@ mod opencode;
 mod preflight;
 mod selftest;
 mod settings;
+mod shown;
 mod stubborn;
 use ::support::{self, need};
 mod tasks;

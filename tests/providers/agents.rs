@@ -105,7 +105,7 @@ async fn a_task_is_done_in_a_vm_that_never_has_the_key(
     #[values(Program::Tart, Program::Sbx)] program: Program,
 ) {
     let scene = need!(Scene::new(program, whole_task()).await);
-    let ended = finish(&mut scene.ralph(&["run", "--verbose"]));
+    let ended = finish(&mut scene.ralph(&["run", "-vv"]));
     ended.expect(0, &["[x] M1.1", "[x] M1.2", "done: "]);
     for untrue in ["gets the real", "a budget cannot end it in the middle"] {
         assert!(!ended.stderr.contains(untrue), "{ended:?}");

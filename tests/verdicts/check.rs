@@ -101,7 +101,8 @@ impl Check<'_> {
 
     /// What a person sees who watches the run.
     fn terminal(&mut self) {
-        let shown = |kind: &EventKind| !matches!(kind, EventKind::Output { .. });
+        let shown =
+            |kind: &EventKind| !matches!(kind, EventKind::Output { .. } | EventKind::Transcript { .. });
         let events = self.played.events.iter().filter(|event| shown(&event.kind));
         let lines: Vec<String> = events.map(ralph::cli::event_line).collect();
         for part in &self.expected.terminal {

@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::agent::{AgentProgram, ModelFailure, ReportedUsage, TranscriptEnd, TranscriptSummary};
+use crate::agent::{
+    AgentProgram, Gemini, ModelFailure, OpenCode, ReportedUsage, TranscriptEnd, TranscriptSummary,
+};
 use crate::exec::CapturedOutput;
 use crate::usage::Tokens;
 
@@ -154,6 +156,57 @@ fn a_shortened_transcript_is_enough() {
 fn an_impossible_reset_time_is_ignored() {
     let printed = recorded!("claude-429-reset").replace("1800000000", "9223372036854775807");
     assert_eq!(end_name(&claude().parse_transcript(&printed)), "rate limited");
+}
+
+#[rstest]
+#[case::claude(Box::new(claude()), recorded!("claude-ok"), "Bash: echo from-real-claude > hello.txt && ls")]
+#[case::codex(Box::new(codex()), recorded!("codex-ok"), "run: /bin/bash -lc 'echo from-real-codex > hello.txt && ls'")]
+#[case::codex_refused(Box::new(codex()), recorded!("codex-401"), "")]
+#[case::gemini(Box::new(Gemini::default()), recorded!("gemini-ok"), "run_shell_command: echo hi > made.txt")]
+#[case::opencode(Box::new(OpenCode::default()), recorded!("opencode-ok"), "bash: echo hi > made.txt")]
+fn the_actions_of_a_recorded_session_are_read(
+    #[case] program: Box<dyn AgentProgram>,
+    #[case] printed: &str,
+    #[case] expected: &str,
+) {
+    let lines = printed.lines().map(|line| program.reported_actions(line));
+    let actions: Vec<String> = lines
+        .flat_map(|actions| actions.expect("a line of the transcript"))
+        .collect();
+    assert_eq!(actions.join("\n"), expected);
+    assert_eq!(program.reported_actions("a warning"), None);
+    let cut = &printed[..printed.find('\n').unwrap() - 1];
+    assert_eq!(program.reported_actions(cut), Some(Vec::new()));
+}
+
+#[rstest]
+#[case::several_calls(
+    Box::new(claude()),
+    r#"{"type":"assistant","message":{"content":[{"type":"text","text":"x"},{"type":"tool_use","name":"Grep","input":{"pattern":"fn a","path":"src"}},{"type":"tool_use","name":"TodoWrite","input":{"todos":[]}}]}}"#,
+    &["Grep: fn a", "TodoWrite"]
+)]
+#[case::not_of_the_agent(
+    Box::new(claude()),
+    r#"{"type":"user","message":{"content":[{"type":"tool_use","name":"Bash","input":{"command":"ls"}}]}}"#,
+    &[]
+)]
+#[case::changed_files(
+    Box::new(codex()),
+    r#"{"type":"item.completed","item":{"type":"file_change","changes":[{"path":"a.txt","kind":"add"},{"path":"b.txt","kind":"update"}]}}"#,
+    &["edit: a.txt, b.txt"]
+)]
+#[case::cursor(
+    Box::new(cursor()),
+    r#"{"type":"tool_call","subtype":"started","tool_call":{"readToolCall":{"args":{"path":"README.md"}}}}"#,
+    &["readToolCall: README.md"]
+)]
+#[case::no_transcript(Box::new(custom()), "{}", &[])]
+fn an_action_is_its_tool_and_the_most_telling_argument(
+    #[case] program: Box<dyn AgentProgram>,
+    #[case] line: &str,
+    #[case] expected: &[&str],
+) {
+    assert_eq!(program.reported_actions(line).unwrap_or_default(), expected);
 }
 
 proptest! {

@@ -12,6 +12,7 @@ use crate::image::{ImageError, ImageObserver, ImageStep};
 use crate::text::{error_chain, visible};
 
 use crate::cli::Ui;
+use crate::cli::ui::columns;
 
 /// Shows progress on stderr.
 pub(in crate::cli) fn observer(ui: Ui) -> Box<dyn ImageObserver> {
@@ -123,12 +124,6 @@ impl BuildProgress {
 fn style() -> ProgressStyle {
     let template = "  {prefix:12!} {bar:12} {wide_msg}";
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
-fn columns() -> Option<u16> {
-    rustix::termios::tcgetwinsize(std::io::stderr())
-        .ok()
-        .map(|size| size.ws_col)
 }
 
 impl Drop for BuildProgress {
