@@ -82,15 +82,33 @@ impl Ralph {
 
     /// Creates the run and connects its parts. [`ActiveRun::drive`] works on it.
     pub async fn start(self) -> Result<ActiveRun, AssemblyError> {
-        let (context, config) = (&self.context, &self.config);
-        let redactor = Redactor::new(config.secrets());
-        let dir = match self.target {
-            RunTarget::Existing(dir) => dir,
+        let surroundings = self.context.surroundings.clone();
+        let redactor = Redactor::new(self.config.secrets());
+        let dir = match &self.target {
+            RunTarget::Existing(dir) => dir.clone(),
             RunTarget::New { repository, run } => {
-                let runs = context.surroundings.runs()?;
-                runner::create(&runs, &repository, &redactor, run).await?
+                runner::create(&surroundings.runs()?, repository, &redactor, run.clone()).await?
             }
         };
+        let error = match Box::pin(self.connect(dir.clone(), redactor.clone())).await {
+            Ok(run) => return Ok(run),
+            Err(error) => error,
+        };
+        let reason = redactor.redact(&error.to_string());
+        let recorded = dir.record_broken(&surroundings.owner(), surroundings.now(), reason);
+        if let Err(error) = recorded {
+            tracing::warn!(%error, "cannot record that the run broke");
+        }
+        let hint = format!("`ralph resume {}` tries again", dir.facts().id);
+        Err(match error.hint() {
+            Some(_) => error,
+            None => error.with_hint(hint),
+        })
+    }
+
+    /// Connects the parts of a run.
+    async fn connect(self, dir: RunDir, redactor: Redactor) -> Result<ActiveRun, AssemblyError> {
+        let (context, config) = (&self.context, &self.config);
         let script = dir.facts().script.as_deref();
         let usage_file = dir.spending_file();
         let equipment = Equipment::open(context, config, self.services, usage_file, redactor, script).await?;

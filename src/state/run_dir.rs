@@ -11,7 +11,8 @@ use crate::id::{ObjectId, RunId};
 
 use super::lock::lock_file;
 use super::{
-    Inbox, Journal, JournalLine, RunLock, RunOwner, StateError, entries_of, if_exists, write_atomically,
+    Inbox, Journal, JournalEntry, JournalLine, RunLock, RunOwner, StateError, entries_of, if_exists,
+    write_atomically,
 };
 
 /// The prefixes of temporary files and directories.
@@ -215,6 +216,18 @@ impl RunDir {
     /// The process that works on the run now.
     pub fn holder(&self) -> Result<Option<RunOwner>, StateError> {
         RunLock::holder(&self.path)
+    }
+
+    /// Writes to the journal that an error ended the process before it worked on the run, where `status` finds it. A run that
+    /// ended by rule keeps that outcome.
+    pub fn record_broken(&self, owner: &RunOwner, at: Timestamp, reason: String) -> Result<(), StateError> {
+        let _lock = self.lock(owner)?;
+        let (mut journal, _) = Journal::open(&self.journal_file())?;
+        let newest = journal.lines().last().map(|line| &line.entry);
+        if matches!(newest, Some(JournalEntry::Ended { .. })) {
+            return Ok(());
+        }
+        journal.append(at, JournalEntry::Broken { reason })
     }
 
     /// The journal, read without the lock.

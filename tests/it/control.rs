@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use ralph::AssemblyReporter;
 use ralph::event::Event;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -223,6 +224,53 @@ fn a_run_that_broke_says_why_and_can_be_resumed() {
     place
         .run(&["resume"])
         .expect(0, &["resumed after iteration 0", "done: "]);
+    assert_eq!(place.status()["state"], "done");
+}
+
+/// Puts a directory where the log of a new run will be. The first warning comes when the run was just created.
+struct Saboteur(PathBuf);
+
+impl AssemblyReporter for Saboteur {
+    fn warn(&self, _message: &str) {
+        for run in fs::read_dir(&self.0).into_iter().flatten() {
+            let _ = fs::create_dir(run.unwrap().path().join("events.jsonl"));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_broke_before_it_was_driven_says_why_and_can_be_resumed() {
+    let place = Place::new();
+    let env = [
+        ("RALPH_HOME", place.home().display().to_string()),
+        ("PATH", std::env::var("PATH").unwrap()),
+    ];
+    let env = env.map(|(name, value)| (name.to_owned(), value));
+    let builder = ralph::Ralph::builder()
+        .surroundings(ralph::Surroundings::new(env.into(), place.repo()))
+        .reporter(Saboteur(place.home().join("runs")))
+        .script(script([whole_task()]).to_string());
+    let error = builder.build().await.unwrap().start().await.err().unwrap();
+    let log = place.run_dir().join("events.jsonl");
+    assert!(error.to_string().contains(&log.display().to_string()), "{error}");
+    let status = place.status();
+    assert_eq!(
+        (&status["state"], &status["reason"]),
+        (&json!("broken"), &json!(error.to_string()))
+    );
+
+    place
+        .run(&["resume"])
+        .expect(1, &["events.jsonl", "ralph resume"]);
+    assert_eq!(place.status()["state"], "broken");
+    fs::remove_dir(&log).unwrap();
+    place.run(&["resume"]).expect(0, &["done: "]);
+    assert_eq!(place.status()["state"], "done");
+
+    // A run that ended by rule keeps its outcome.
+    fs::remove_file(&log).unwrap();
+    fs::create_dir(&log).unwrap();
+    place.run(&["resume"]).expect(1, &["events.jsonl"]);
     assert_eq!(place.status()["state"], "done");
 }
 
