@@ -20,6 +20,7 @@ use super::error::{describe_finding, io_error};
 use super::ralph::RunTarget;
 use super::{
     AssemblyContext, AssemblyError, AssemblyReporter, Ralph, SilentReporter, Surroundings, equipment, image,
+    writable,
 };
 
 /// What a task file is called where no other name is given.
@@ -156,6 +157,7 @@ impl RalphBuilder {
             Some(config) => config,
             None => configuration::load(&context, Some(&file), &self.given)?,
         };
+        writable::check(&context, &config, &file, existing.as_ref())?;
         let target = match existing {
             Some(dir) => RunTarget::Existing(dir),
             None => self.new_run(&context, &config, &file).await?,

@@ -37,6 +37,7 @@ pub(crate) mod spec;
 mod surroundings;
 #[cfg(test)]
 mod tests;
+mod writable;
 
 use std::sync::Arc;
 

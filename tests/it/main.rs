@@ -28,6 +28,7 @@ mod nix;
 #[cfg(target_os = "linux")] // It reads `/proc`.
 mod output;
 mod patch;
+mod paths;
 mod redaction;
 mod reference;
 mod scm;
