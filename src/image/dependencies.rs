@@ -48,7 +48,7 @@ impl ProjectDependencies {
 
     /// The Dockerfile that installs them on top of `BASE_IMAGE`.
     pub fn dockerfile(&self) -> Result<String, ImageError> {
-        let names: Vec<String> = self.0.iter().map(DebianPackage::to_string).collect();
+        let names: Vec<String> = self.0.iter().map(shell_word).collect();
         templates::render(templates::DEPENDENCIES, context! { installs => installs(&names) })
     }
 }
@@ -77,6 +77,16 @@ fn two_versions(packages: &BTreeMap<DebianPackage, usize>) -> Option<ImageError>
         "line {}: `{}` conflicts with `{}` in line {}",
         second.1, second.0, first.0, first.1
     )))
+}
+
+/// A package as a word for the shell, which would replace a `*` with the names of files.
+fn shell_word(package: &DebianPackage) -> String {
+    let name = package.to_string();
+    if name.contains('*') {
+        format!("'{name}'")
+    } else {
+        name
+    }
 }
 
 /// Splits the names into lists that are short enough for one `RUN` each.
@@ -135,8 +145,8 @@ mod tests {
         "expected one package per line"
     )]
     #[case(
-        "jq=1.6*",
-        "line 1: invalid package `jq=1.6*`",
+        "jq=v1.6",
+        "line 1: invalid package `jq=v1.6`",
         "a version starts with a digit"
     )]
     #[case(
@@ -182,6 +192,15 @@ USER agent
     }
 
     #[test]
+    fn a_version_pattern_is_quoted_so_that_the_shell_leaves_it_alone() {
+        let dependencies =
+            ProjectDependencies::parse("libpq-dev=15.*   # as in production\njq=1.6-2.1\n").unwrap();
+        let dockerfile = dependencies.dockerfile().unwrap();
+        let installed = "    jq=1.6-2.1 \\\n    'libpq-dev=15.*' \\\n    && rm";
+        assert!(dockerfile.contains(installed), "{dockerfile}");
+    }
+
+    #[test]
     fn neither_comments_nor_order_change_the_dockerfile() {
         let one = ProjectDependencies::parse("jq\ncurl\n").unwrap();
         let other = ProjectDependencies::parse("# sorted otherwise\ncurl # HTTP\n\njq\njq").unwrap();
@@ -210,12 +229,14 @@ USER agent
         }
 
         #[test]
-        fn packages_contain_no_shell_syntax(text in "[a-z0-9+.:=~# \t\r\n$;&|`()'\"\\\\*-]{0,80}") {
+        fn no_package_means_more_to_a_shell_than_a_word(text in "[a-z0-9+.:=~# \t\r\n$;&|`()'\"\\\\*-]{0,80}") {
             if let Ok(dependencies) = ProjectDependencies::parse(&text) {
                 for package in dependencies.packages() {
                     let name = package.to_string();
-                    prop_assert!(!name.contains([' ', '\t', '\r', '\n', '$', ';', '&', '|', '`', '(', ')', '\'', '"', '\\', '*', '#']), "{}", name);
+                    prop_assert!(!name.contains([' ', '\t', '\r', '\n', '$', ';', '&', '|', '`', '(', ')', '\'', '"', '\\', '#']), "{}", name);
                     prop_assert!(!name.starts_with('-') && text.contains(&name));
+                    let word = shell_word(package);
+                    prop_assert!(!word.contains('*') || word == format!("'{name}'"), "{}", word);
                 }
             }
         }

@@ -4,7 +4,8 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// A package by Debian's grammar: `jq`, `libc6:arm64`, `git=1:2.39.5-0+deb12u2`. Contains no shell syntax.
+/// A package by Debian's grammar: `jq`, `libc6:arm64`, `git=1:2.39.5-0+deb12u2`, `libpq-dev=15.*`. Contains no shell syntax but
+/// `*` in the version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DebianPackage {
     name: String,
@@ -32,14 +33,14 @@ pub enum DebianPackageError {
     Architecture,
     /// Not a version by Debian's grammar.
     #[error(
-        "a version starts with a digit, after an optional epoch like `1:`, and has only letters, digits, `.`, `+`, `~` \
-         and `-`"
+        "a version starts with a digit, after an optional epoch like `1:`, and has only letters, digits, `.`, `+`, `~`, \
+         `-` and, for any characters, `*`"
     )]
     Version,
 }
 
 impl DebianPackage {
-    /// Parses `name[:architecture][=version]`.
+    /// Parses `name[:architecture][=version]`. apt compares the version as a pattern, in which `*` stands for any characters.
     pub fn parse(text: &str) -> Result<Self, DebianPackageError> {
         if text.contains(char::is_whitespace) {
             return Err(DebianPackageError::SeveralWords);
@@ -106,7 +107,7 @@ fn is_architecture(text: &str) -> bool {
     text.split('-').all(words)
 }
 
-/// Debian Policy 5.6.12: `[epoch:]upstream[-revision]`.
+/// Debian Policy 5.6.12: `[epoch:]upstream[-revision]`, or a pattern of it.
 fn is_version(text: &str) -> bool {
     let (epoch, rest) = match text.split_once(':') {
         Some((epoch, rest)) => (Some(epoch), rest),
@@ -124,8 +125,8 @@ fn is_version(text: &str) -> bool {
     };
     epoch.is_none_or(|epoch| !epoch.is_empty() && epoch.bytes().all(|b| b.is_ascii_digit()))
         && upstream.starts_with(|c: char| c.is_ascii_digit())
-        && is_part(upstream, b".+~-")
-        && revision.is_none_or(|revision| is_part(revision, b".+~"))
+        && is_part(upstream, b".+~-*")
+        && revision.is_none_or(|revision| is_part(revision, b".+~*"))
 }
 
 #[cfg(test)]
@@ -145,6 +146,10 @@ mod tests {
     #[case("libc6:kfreebsd-amd64=2.36-9+deb12u4")]
     #[case("git=1:2.39.5-0+deb12u2")]
     #[case("curl=7.88.1~rc1-10-1")]
+    #[case("libpq-dev=15.*")]
+    #[case("libpq-dev=15*")]
+    #[case("git=1:2.39.5-*")]
+    #[case("libc6:amd64=2.*-9+deb12u*")]
     fn a_valid_package_is_printed_as_it_was_parsed(#[case] text: &str) {
         assert_eq!(DebianPackage::parse(text).unwrap().to_string(), text);
     }
@@ -171,7 +176,13 @@ mod tests {
     #[case("jq:-amd64", DebianPackageError::Architecture)]
     #[case("jq=", DebianPackageError::Version)]
     #[case("jq=1.6-", DebianPackageError::Version)]
-    #[case("jq=1.6*", DebianPackageError::Version)]
+    #[case("jq=*", DebianPackageError::Version)]
+    #[case("jq=1.*;reboot", DebianPackageError::Version)]
+    #[case("jq=1.?", DebianPackageError::Version)]
+    #[case("jq=1.[0-9]", DebianPackageError::Version)]
+    #[case("jq=1.*'", DebianPackageError::Version)]
+    #[case("jq=1.*\\", DebianPackageError::Version)]
+    #[case("jq=1.$(id)", DebianPackageError::Version)]
     #[case("jq=~1", DebianPackageError::Version)]
     #[case("jq=:1", DebianPackageError::Version)]
     #[case("jq=x:1", DebianPackageError::Version)]
