@@ -63,11 +63,11 @@ pub enum EngineError {
         name: String,
     },
     /// A build failed.
-    #[error("the build of {tag} failed (log: {})\n{tail}", log.display())]
+    #[error("the build of {tag} failed (log: {})", log.display())]
     Build {
         /// The tag of the image.
         tag: String,
-        /// The last lines of the log.
+        /// The last lines of the log. They are not part of the message, because the output was shown line by line.
         tail: String,
         /// The file of the whole log.
         log: PathBuf,
@@ -120,7 +120,7 @@ impl EngineError {
                 "a download failed: name a base (`image.base`) that has the certificates, mirrors and proxy of your \
                  network, with `NODE_MIRROR` for Node; or an image that needs no build (`sandbox.image`)"
             }
-            Self::Build { .. } => "fix the error in the last lines of the log above, then build again",
+            Self::Build { .. } => "fix the error in the last lines of the log, then build again",
             Self::Other { hint, .. } => return *hint,
             Self::Content { .. } | Self::Conflict { .. } | Self::Api { .. } => return None,
         })
@@ -265,13 +265,20 @@ const DENIED: [&str; 4] = [
 ];
 
 /// What apt, curl, npm and pip print in a build without a network, or behind a proxy with a certificate of its own.
-const FAILED_DOWNLOADS: [&str; 8] = [
+const FAILED_DOWNLOADS: [&str; 15] = [
     "could not resolve",
     "could not connect",
     "failed to connect",
+    "failed to establish a new connection",
+    "failed to fetch",
+    "connection timed out",
+    "operation timed out",
+    "network is unreachable",
+    "the requested url returned error",
     "certificate verif",
     "ssl certificate problem",
     "self-signed certificate",
+    "unable to get local issuer certificate",
     "getaddrinfo",
     "temporary failure",
 ];
@@ -365,7 +372,18 @@ mod tests {
         "E: Failed to fetch http://deb.debian.org/x  Temporary failure resolving 'deb.debian.org'",
         true
     )]
+    #[case("curl: (22) The requested URL returned error: 404", true)]
+    #[case("curl: (28) Connection timed out after 300000 milliseconds", true)]
+    #[case(
+        "npm error code ENOTFOUND\nnpm error network request to https://registry.npmjs.org/pnpm failed, reason: getaddrinfo ENOTFOUND",
+        true
+    )]
+    #[case(
+        "WARNING: Retrying after connection broken by 'NewConnectionError(': Failed to establish a new connection: [Errno 101] Network is unreachable')'",
+        true
+    )]
     #[case("make: *** [all] Error 2", false)]
+    #[case("the test timed out", false)]
     fn the_hint_of_a_failed_download_names_the_settings(#[case] tail: &str, #[case] is_download: bool) {
         let error = EngineError::Build {
             tag: "x".to_owned(),

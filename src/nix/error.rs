@@ -48,7 +48,7 @@ pub enum NixError {
         log_tail: String,
     },
     /// The package evaluates but does not build.
-    #[error("cannot build `{output}` of {flake} ({status}):\n{log_tail}")]
+    #[error("cannot build `{output}` of {flake} ({status})")]
     BuildFailed {
         /// The flake.
         flake: String,
@@ -68,7 +68,7 @@ pub enum NixError {
         files: Vec<String>,
     },
     /// None of Nix's builders can build for this system.
-    #[error("nix has no builder for {system}:\n{log_tail}")]
+    #[error("nix has no builder for {system}")]
     NoBuilder {
         /// The system of the package.
         system: &'static str,

@@ -153,6 +153,8 @@ async fn a_build_by_nix_that_fails_names_its_log() {
             "hint: ",
         ],
     );
+    let after = ended.stderr.split("ralph: cannot build").nth(1).unwrap();
+    assert!(!after.contains("the reason"), "the log is shown twice: {ended:?}");
     assert_eq!(ended.stdout, "");
     flake.close().await;
 }

@@ -157,7 +157,7 @@ async fn a_base_that_is_nowhere_in_reach_is_told_as_such() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_that_fails_shows_the_end_of_its_log_and_leaves_no_image() {
+async fn a_build_that_fails_shows_its_log_once_and_leaves_no_image() {
     let project = need!(Project::new().await);
     let failing =
         "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN [\"/bin/sh\", \"-c\", \"echo the reason; exit 7\"]\n";
@@ -166,6 +166,12 @@ async fn a_build_that_fails_shows_the_end_of_its_log_and_leaves_no_image() {
     let ended = project.try_build(&[]);
     let said = format!("ralph: the build of {} failed (log: ", planned.tag);
     ended.expect(1, &[&said, "the reason", "hint: "]);
+    let after = ended.stderr.split(&said).nth(1).unwrap();
+    assert_eq!(
+        after.lines().count(),
+        2,
+        "more than the log's name and a hint: {ended:?}"
+    );
     let shown = ended.stderr.split("(log: ").nth(1).unwrap();
     let log = fs::read_to_string(shown.split(")\n").next().unwrap()).unwrap();
     assert!(log.contains("the reason"), "{log}");
