@@ -29,6 +29,8 @@ pub enum AssemblyErrorKind {
     Runtime,
     /// The run waits for a person.
     Paused,
+    /// The user interrupted it.
+    Interrupted,
 }
 
 /// Why a run cannot be assembled or driven.
@@ -54,6 +56,11 @@ impl AssemblyError {
     /// A run that waits for a person.
     pub(crate) fn paused(message: impl Into<String>) -> Self {
         Self::new(AssemblyErrorKind::Paused, message.into())
+    }
+
+    /// Something that the user interrupted.
+    pub(crate) fn interrupted(message: impl Into<String>) -> Self {
+        Self::new(AssemblyErrorKind::Interrupted, message.into())
     }
 
     fn new(kind: AssemblyErrorKind, message: String) -> Self {

@@ -19,6 +19,8 @@ pub(super) enum CliExit {
     Usage = 2,
     /// The run waits for a person.
     Paused = 3,
+    /// Ctrl-C ended the command, as shells report it.
+    Interrupted = 130,
 }
 
 /// A directory that is removed when it is dropped.

@@ -36,7 +36,8 @@ pub fn cli_reference() -> String {
     root.build();
     let mut page = String::from(
         "# Command line\n\n<!-- Generated; do not edit. `RALPH_UPDATE_REFERENCE=1 cargo test` rewrites it. -->\n\n\
-         Exit codes: 0 success, 1 runtime error, 2 usage or configuration error, 3 paused for a person.\n",
+         Exit codes: 0 success, 1 runtime error, 2 usage or configuration error, 3 paused for a person,\n\
+         130 interrupted with Ctrl-C in an image build or before a run began.\n",
     );
     describe(&mut page, &mut root, "");
     page

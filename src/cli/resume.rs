@@ -4,6 +4,7 @@ use crate::id::RunId;
 
 use super::image;
 use super::run::{EventOutputArgs, drive};
+use super::signals::or_interrupted;
 use super::terminal::EventFormat;
 use super::{CliResult, Context, select_run};
 
@@ -24,12 +25,11 @@ pub(super) async fn resume(context: &Context, args: ResumeArgs) -> CliResult {
         None => select_run(context, None)?.facts().id.clone(),
     };
     let format = EventFormat::from(args.output);
-    let ralph = context
+    let builder = context
         .builder(Vec::new())?
         .resume(run)
         .rebuild(args.image.into())
-        .sink(format.sink(context.ui))
-        .build()
-        .await?;
-    drive(context, &ralph.start().await?, format).await
+        .sink(format.sink(context.ui));
+    let run = or_interrupted(Box::pin(async { builder.build().await?.start().await })).await?;
+    drive(context, &run, format).await
 }

@@ -8,7 +8,7 @@ use crate::gateway::audit::{AuditLog, AuditTally, TallyEntry};
 use crate::runner::RunOutcome;
 use crate::state::{Intervention, RunDir, RunOutcomeKind};
 
-use super::signals::Signals;
+use super::signals::{Signals, or_interrupted};
 use super::terminal::EventFormat;
 
 /// Work on a task until it is done, failed, paused or stopped
@@ -80,7 +80,8 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> CliResult {
             text.map_err(|error| CliError::usage(format!("cannot read `{}`: {error}", path.display())))?,
         );
     }
-    drive(context, &builder.build().await?.start().await?, format).await
+    let run = or_interrupted(Box::pin(async { builder.build().await?.start().await })).await?;
+    drive(context, &run, format).await
 }
 
 /// Works on a run. Ctrl-C stops it after a clean-up; at the end a summary is shown.

@@ -39,6 +39,20 @@ impl Signals {
     }
 }
 
+/// Does `work`, in which images may be built. Ctrl-C drops it, which ends its processes.
+pub(super) async fn or_interrupted<T>(
+    work: impl Future<Output = Result<T, CliError>>,
+) -> Result<T, CliError> {
+    let mut interrupt = signal(SignalKind::interrupt())
+        .map_err(|error| CliError::runtime(format!("cannot watch signals: {error}")))?;
+    tokio::select! {
+        done = work => done,
+        _ = interrupt.recv() => Err(CliError::interrupted("interrupted").with_hint(
+            "complete images and build steps are kept, and the same command goes on from them; an incomplete image has no tag",
+        )),
+    }
+}
+
 async fn next_of(signal: Option<&mut Signal>) -> Option<()> {
     signal?.recv().await
 }

@@ -96,6 +96,7 @@ impl Ui {
             AssemblyErrorKind::Usage => CliExit::Usage,
             AssemblyErrorKind::Runtime => CliExit::Failure,
             AssemblyErrorKind::Paused => CliExit::Paused,
+            AssemblyErrorKind::Interrupted => CliExit::Interrupted,
         }
     }
 }

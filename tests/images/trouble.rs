@@ -8,8 +8,8 @@ use std::process::Command;
 use ralph::exec::Discard;
 use rstest::rstest;
 
-use super::project::{Built, COPYING, Project};
-use super::support::ralph::{Place, finish};
+use super::project::{Built, COPYING, Project, THIN};
+use super::support::ralph::{Live, Place, eventually, finish};
 use super::support::skip::program;
 use crate::need;
 
@@ -175,6 +175,31 @@ async fn a_build_that_fails_shows_its_log_once_and_leaves_no_image() {
     let shown = ended.stderr.split("(log: ").nth(1).unwrap();
     let log = fs::read_to_string(shown.split(")\n").next().unwrap()).unwrap();
     assert!(log.contains("the reason"), "{log}");
+    assert_eq!(project.id(&planned.tag).await, None);
+    assert_eq!(project.plan(&[]).steps, ["build-project"]);
+    project.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_in_a_build_says_what_is_kept() {
+    let project = need!(Project::new().await);
+    let waiting = r#"RUN ["/bin/sh", "-c", "echo started here; exec /bin/busybox sleep 600"]"#;
+    project.write("Dockerfile.sandbox", &format!("{THIN}{waiting}\n"));
+    let planned = project.plan(&[]);
+    let log = format!("cache/images/logs/{}.log", planned.tag.replace(':', "-"));
+    let log = project.place.home().join(log);
+    let build = Live::start(&mut project.command(&["--dockerfile", "thin/Dockerfile"]));
+    eventually("the build waits", || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.lines().any(|line| line.ends_with("started here"))
+    });
+    build.signal("INT");
+    let ended = build.wait();
+    ended.expect(
+        130,
+        &["ralph: interrupted\nhint: complete images and build steps are kept"],
+    );
+    assert_eq!(ended.stdout, "");
     assert_eq!(project.id(&planned.tag).await, None);
     assert_eq!(project.plan(&[]).steps, ["build-project"]);
     project.close().await;

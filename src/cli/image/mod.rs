@@ -13,6 +13,7 @@ use clap::Subcommand;
 
 use crate::image::Rebuild;
 
+use super::signals::or_interrupted;
 use super::{CliResult, Context};
 pub(super) use progress::observer;
 
@@ -28,7 +29,7 @@ pub(super) enum ImageCommand {
 
 pub(super) async fn image(context: &Context, command: ImageCommand) -> CliResult {
     match command {
-        ImageCommand::Build(args) => build::build(context, args).await,
+        ImageCommand::Build(args) => or_interrupted(Box::pin(build::build(context, args))).await,
         ImageCommand::Pull(args) => pull::pull(context, args).await,
         ImageCommand::Push(args) => push::push(context, args).await,
         ImageCommand::Status(args) => status::status(context, args).await,
