@@ -65,7 +65,9 @@ pub use fingerprint::ImageFingerprint;
 pub use flake::SkippedFlake;
 pub use local_images::LocalImage;
 pub use lock::{ImageLock, LockedImage};
-pub use plan::{ImageAction, ImagePlan, ImageStep, OnFailure, PlannedBase, PlannedImage, StepReason};
+pub use plan::{
+    ImageAction, ImagePlan, ImageStep, OnFailure, PlannedBase, PlannedDockerfile, PlannedImage, StepReason,
+};
 pub use platform::{Platform, UnknownPlatform};
 pub use project::{ProjectLayer, ProjectLayerSource};
 pub use prune::{KeepReason, PruneDecision, PruneRules};

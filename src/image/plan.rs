@@ -51,6 +51,17 @@ pub struct PlannedBase {
     pub identity: BaseIdentity,
 }
 
+/// A Dockerfile that an image is built from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PlannedDockerfile {
+    /// The tag of the image.
+    pub tag: ImageTag,
+    /// The build argument `BASE_IMAGE`, if there is one.
+    pub base: Option<String>,
+    /// The content of the Dockerfile.
+    pub text: String,
+}
+
 /// One step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ImageStep {
@@ -190,6 +201,28 @@ impl ImagePlan {
     /// The planned image and the one below it.
     pub fn images(&self) -> impl Iterator<Item = &PlannedImage> {
         self.below.iter().chain([&self.image])
+    }
+
+    /// The Dockerfiles of the planned images, also of those that the engine has. A Nix image has none.
+    #[must_use]
+    pub fn dockerfiles(&self, spec: &ImageSpec) -> Vec<PlannedDockerfile> {
+        let base = self.below.as_ref().unwrap_or(&self.image);
+        let (argument, text) = match &spec.mode {
+            BuildMode::Template { dockerfile, .. } => (None, Some(dockerfile)),
+            BuildMode::Dockerfile { base, file } => (Some(base.to_string()), Some(&file.text)),
+            BuildMode::Nix { .. } => (None, None),
+        };
+        let of_base = text.map(|text| PlannedDockerfile {
+            tag: base.tag.clone(),
+            base: argument,
+            text: text.clone(),
+        });
+        let of_project = spec.project.as_ref().map(|layer| PlannedDockerfile {
+            tag: self.image.tag.clone(),
+            base: Some(base.tag.to_string()),
+            text: layer.file.text.clone(),
+        });
+        of_base.into_iter().chain(of_project).collect()
     }
 
     /// The images that its steps build or load.

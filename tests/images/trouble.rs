@@ -7,6 +7,7 @@ use std::process::Command;
 
 use ralph::exec::Discard;
 use rstest::rstest;
+use serde_json::Value;
 
 use super::project::{Built, COPYING, Project, THIN};
 use super::support::ralph::{Live, Place, eventually, finish};
@@ -47,6 +48,42 @@ fn ten_thousand_packages_with_tabs_and_carriage_returns_are_planned() {
         Built::of(&ended, "steps").steps,
         ["pull-base", "build-base", "build-project"]
     );
+}
+
+#[test]
+fn a_dry_run_shows_the_dockerfiles_if_asked() {
+    let place = Place::new();
+    place.write(".agent-loop/dependencies", "libpq-dev=15.*\n");
+    let shown = finish(&mut without_engine(&place, &["--dry-run", "-v"]));
+    let json = finish(&mut without_engine(&place, &["--dry-run", "-v", "--json"]));
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    let [base, project] = [0, 1].map(|number| &json["dockerfiles"][number]);
+    assert_eq!((&project["tag"], &project["base"]), (&json["tag"], &base["tag"]));
+    for (dockerfile, argument, part) in [
+        (base, String::new(), "useradd --create-home"),
+        (
+            project,
+            format!(", with BASE_IMAGE={}", base["tag"].as_str().unwrap()),
+            "    'libpq-dev=15.*' \\\n",
+        ),
+    ] {
+        let (tag, text) = (
+            dockerfile["tag"].as_str().unwrap(),
+            dockerfile["text"].as_str().unwrap(),
+        );
+        assert!(text.contains(part), "{text}");
+        let expected = format!("\nDockerfile of {tag}{argument}:\n\n{text}");
+        assert!(
+            shown.stdout.contains(&expected),
+            "{expected:?} is not in {shown:?}"
+        );
+    }
+    let plan = finish(&mut without_engine(&place, &["--dry-run"]));
+    assert!(
+        !plan.stdout.contains("FROM") && shown.stdout.starts_with(plan.stdout.trim_end()),
+        "{plan:?}"
+    );
+    finish(&mut without_engine(&place, &["-v"])).expect_refused(&["--dry-run"]);
 }
 
 #[test]

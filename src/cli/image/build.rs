@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::engine::{EngineError, EngineImage, EngineImageReference};
 use crate::image::{
     EngineState, EnsuredImage, ImageBuilder, ImageError, ImageFingerprint, ImageLock, ImagePlan, ImageStep,
-    ImageTag, LockedImage,
+    ImageTag, LockedImage, PlannedDockerfile,
 };
 
 use super::RebuildFlag;
@@ -28,6 +28,9 @@ pub(in crate::cli) struct ImageBuildArgs {
     /// Show what would be done
     #[arg(long)]
     dry_run: bool,
+    /// With `--dry-run`, show the Dockerfiles too
+    #[arg(short, long, requires = "dry_run")]
+    verbose: bool,
     /// Build the image twice, from scratch and under temporary tags, and compare the two with each other and with
     /// `ralph.lock`; exit with 1 if they differ
     #[arg(long, conflicts_with_all = ["dry_run", "tag", "lock", "rebuild"])]
@@ -98,7 +101,16 @@ async fn show_plan(
         Some(builder) => builder.plan(&recipe).await?,
         None => ImagePlan::new(&recipe.spec, &EngineState::NoEngine),
     };
-    context.ui.report(args.json, &plan, plan.to_string().trim_end())?;
+    let dockerfiles = args.verbose.then(|| plan.dockerfiles(&recipe.spec));
+    let shown = dockerfiles.iter().flatten().map(ToString::to_string);
+    let text: Vec<String> = std::iter::once(plan.to_string()).chain(shown).collect();
+    let report = PlanReport {
+        plan: &plan,
+        dockerfiles,
+    };
+    context
+        .ui
+        .report(args.json, &report, text.join("\n").trim_end())?;
     Ok(CliExit::Success)
 }
 
@@ -106,6 +118,15 @@ async fn built(builder: &ImageBuilder, ensured: &EnsuredImage) -> Result<EngineI
     let tag = ensured.image.tag.to_string();
     let image = builder.engine.image(&tag).await?;
     image.ok_or(EngineError::NotFound { subject: tag })
+}
+
+/// The JSON output of a dry run.
+#[derive(Serialize)]
+struct PlanReport<'a> {
+    #[serde(flatten)]
+    plan: &'a ImagePlan,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dockerfiles: Option<Vec<PlannedDockerfile>>,
 }
 
 /// The JSON output.

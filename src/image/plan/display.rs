@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use super::{ImageAction, ImagePlan, ImageStep, OnFailure, PlannedBase, StepReason};
+use super::{ImageAction, ImagePlan, ImageStep, OnFailure, PlannedBase, PlannedDockerfile, StepReason};
 
 const HOUR: u64 = 60 * 60;
 const DAY: u64 = 24 * HOUR;
@@ -27,6 +27,16 @@ impl fmt::Display for ImagePlan {
             writeln!(f, "note: the pull may change the tag and the later steps")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for PlannedDockerfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dockerfile of {}", self.tag)?;
+        if let Some(base) = &self.base {
+            write!(f, ", with BASE_IMAGE={base}")?;
+        }
+        write!(f, ":\n\n{}", self.text)
     }
 }
 
