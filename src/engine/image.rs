@@ -14,6 +14,9 @@ use super::{Digest, Engine, EngineError, EngineImageReference};
 const CONCURRENT_INSPECTS: usize = 8;
 /// How often a failed listing is repeated.
 const LIST_RETRIES: usize = 20;
+/// 2013, the year of the first container images. Engines report the year 1 for an unknown time, and reproducible builds
+/// often set 1970 or 1980.
+const FIRST_IMAGES: Timestamp = Timestamp::constant(1_356_998_400, 0);
 
 /// An image of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +33,7 @@ pub struct EngineImage {
     pub labels: BTreeMap<String, String>,
     /// The non-empty defaults of its containers by name, such as `Cmd`, `Env` and `User`.
     pub settings: BTreeMap<String, Value>,
-    /// When it was created. Reproducible builds often set a fixed time.
+    /// When it was created, if the engine knows. Reproducible builds may set a fixed time.
     pub created: Option<Timestamp>,
     /// When it was last tagged, if the engine knows.
     pub last_tagged: Option<Timestamp>,
@@ -150,16 +153,19 @@ fn from_inspect(name: &str, inspected: ImageInspect) -> Result<EngineImage, Engi
         repo_tags: short_names(inspected.repo_tags),
         settings: settings(&config),
         labels: config.labels.unwrap_or_default().into_iter().collect(),
-        created: inspected.created.and_then(|time| time.parse().ok()),
-        last_tagged: last_tagged
-            .and_then(|time| time.parse().ok())
-            // The year 1 means that the engine does not know.
-            .filter(|time| *time > Timestamp::UNIX_EPOCH),
+        created: real_time(inspected.created),
+        last_tagged: real_time(last_tagged),
         size: inspected
             .size
             .and_then(|size| u64::try_from(size).ok())
             .unwrap_or_default(),
     })
+}
+
+/// A time that an engine reports, unless it only stands for an unknown one.
+fn real_time(text: Option<String>) -> Option<Timestamp> {
+    let time: Timestamp = text?.parse().ok()?;
+    (time >= FIRST_IMAGES).then_some(time)
 }
 
 /// Removes the default registry from names, as Docker does and podman does not.
@@ -194,22 +200,36 @@ fn settings(config: &ImageConfig) -> BTreeMap<String, Value> {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
     use serde_json::json;
 
     use super::*;
 
+    fn inspected(mut found: Value) -> EngineImage {
+        found["Id"] = json!(Digest::sha256(b"id"));
+        from_inspect("x", serde_json::from_value(found).unwrap()).unwrap()
+    }
+
     #[test]
-    fn empty_settings_and_the_year_1_are_left_out() {
-        let found = json!({
-            "Id": Digest::sha256(b"id"),
+    fn empty_settings_are_left_out() {
+        let image = inspected(json!({
             "Config": {"Cmd": ["sh"], "Env": [], "User": "", "Volumes": null, "Labels": {"a": "b"}},
-            "Metadata": {"LastTagTime": "0001-01-01T00:00:00Z"},
-        });
-        let image = from_inspect("x", serde_json::from_value(found).unwrap()).unwrap();
+        }));
         assert_eq!(
             image.settings,
             BTreeMap::from([("Cmd".to_owned(), json!(["sh"]))])
         );
-        assert_eq!((image.labels["a"].as_str(), image.last_tagged), ("b", None));
+        assert_eq!(image.labels["a"], "b");
+    }
+
+    #[rstest]
+    #[case::unknown_to_the_engine("0001-01-01T00:00:00Z", false)]
+    #[case::set_by_nix("1970-01-01T00:00:01Z", false)]
+    #[case::oldest_time_in_a_zip_file("1980-01-01T00:00:00Z", false)]
+    #[case::real("2026-11-16T21:00:00.5Z", true)]
+    fn a_time_that_stands_for_an_unknown_one_is_left_out(#[case] time: &str, #[case] is_real: bool) {
+        let image = inspected(json!({"Created": time, "Metadata": {"LastTagTime": time}}));
+        let expected = is_real.then(|| time.parse().unwrap());
+        assert_eq!((image.created, image.last_tagged), (expected, expected));
     }
 }

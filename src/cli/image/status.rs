@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::image::{
     ImageRole, ImageState, ImageStatus, ImageStep, ImageTag, LocalImage, PlannedBase, labels,
 };
+use crate::text::counted;
 
 use super::selection::ImageFlags;
 use crate::cli::{CliExit, CliResult, Context};
@@ -148,15 +149,48 @@ fn line(row: &ImageRow, now: Timestamp) -> String {
     };
     let age = row.since.map(|since| {
         let age = now.duration_since(since).try_into().unwrap_or(Duration::ZERO);
-        format!(", {} old", HumanDuration(age))
+        format!("{} old", HumanDuration(age))
     });
     let in_use = if row.in_use { ", in use" } else { "" };
     format!(
-        "{:8} {}: {origin}, {}, {} layers{}{in_use}",
+        "{:8} {}: {origin}, {}, {}, {}{in_use}",
         role,
         row.image,
         DecimalBytes(row.size),
-        row.layers,
-        age.unwrap_or_default()
+        counted(row.layers as u64, "layer"),
+        age.as_deref().unwrap_or("age unknown")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::known(Some("2026-11-13T00:00:00Z"), "3 days old")]
+    #[case::unknown(None, "age unknown")]
+    fn the_age_of_an_image_is_shown_where_it_is_known(#[case] since: Option<&str>, #[case] expected: &str) {
+        let tag = ImageTag::at_end_of("agent-loop-sandbox-holder:v0123abcd").unwrap();
+        let row = ImageRow {
+            image: &tag,
+            role: ImageRole::Other,
+            names: Vec::new(),
+            hash: None,
+            agent: None,
+            project: None,
+            mode: None,
+            base: None,
+            pulled_from: None,
+            size: 1_000_000,
+            layers: 1,
+            since: since.map(|time| time.parse().unwrap()),
+            in_use: false,
+        };
+        assert_eq!(
+            line(&row, "2026-11-16T00:00:00Z".parse().unwrap()),
+            format!("other    {tag}: built, 1.00 MB, 1 layer, {expected}")
+        );
+    }
 }
