@@ -36,13 +36,14 @@ pub struct ImageBuild {
 
 impl Engine {
     /// Builds an image: with `docker buildx` when that is installed, otherwise with the builder of the engine. The output
-    /// goes to `output` line by line, and to the log.
+    /// goes to `output` line by line, and to the log. An image for another platform loses its tag again and is an error.
     pub async fn build(
         &self,
         build: ImageBuild,
         output: &mut dyn OutputSink,
     ) -> Result<EngineImage, EngineError> {
         let tag = build.tag.to_string();
+        let wanted = build.platform.clone();
         let mut log = BuildLog::create(&build.log, output)?;
         let has_buildkit = self.kind == EngineKind::Docker;
         if has_buildkit && buildx::is_installed(self).await {
@@ -50,8 +51,19 @@ impl Engine {
         } else {
             self.build_classic(build, &mut log).await?;
         }
-        let image = self.image(&tag).await?;
-        image.ok_or_else(|| log.build_error(&tag))
+        let image = self.image(&tag).await?.ok_or_else(|| log.build_error(&tag))?;
+        match (wanted, &image.platform) {
+            (Some(wanted), Some(found)) if *found != wanted => {
+                self.remove_image(&tag).await?;
+                Err(EngineError::OtherPlatform {
+                    image: tag,
+                    found: found.clone(),
+                    wanted,
+                    source: None,
+                })
+            }
+            _ => Ok(image),
+        }
     }
 
     async fn build_classic(&self, build: ImageBuild, log: &mut BuildLog<'_>) -> Result<(), EngineError> {

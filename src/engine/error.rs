@@ -56,6 +56,18 @@ pub enum EngineError {
         /// The cause.
         source: Box<ApiError>,
     },
+    /// An image is for another platform than the one that is needed.
+    #[error("{image} is for {found}, not for {wanted}")]
+    OtherPlatform {
+        /// The image.
+        image: String,
+        /// The platform that it is for.
+        found: String,
+        /// The platform that is needed.
+        wanted: String,
+        /// Why the image for that platform could not be pulled, if that was tried.
+        source: Option<Box<EngineError>>,
+    },
     /// A tag is required to tag or push an image.
     #[error("the image reference `{name}` has a digest; a tag is required")]
     NoTag {
@@ -115,6 +127,7 @@ impl EngineError {
             }
             Self::NotFound { .. } => "check the name, or pull or build the image first",
             Self::Disconnected { .. } => "check that the engine is running: `docker info`",
+            Self::OtherPlatform { .. } => OTHER_PLATFORM,
             Self::NoTag { .. } => "use a reference like `registry/name:tag`",
             Self::Build { tail, .. } if is_failed_download(tail) => {
                 "a download failed: name a base (`image.base`) that has the certificates, mirrors and proxy of your \
@@ -201,6 +214,9 @@ impl EngineError {
             let message = format!("the registry denied access to {subject}: {message}");
             let hint = "run `docker login`, and check the name of the image";
             Some(Self::other(message, hint))
+        } else if is_one_of(&NO_PLATFORM) {
+            let message = format!("{subject} is not there for the platform: {message}");
+            Some(Self::other(message, OTHER_PLATFORM))
         } else {
             None
         }
@@ -263,6 +279,14 @@ const DENIED: [&str; 4] = [
     "access to the resource is denied",
     "no basic auth credentials",
 ];
+
+const NO_PLATFORM: [&str; 2] = [
+    "no matching manifest for",
+    "does not match the specified platform",
+];
+/// The hint of an image for another platform.
+const OTHER_PLATFORM: &str =
+    "name a base for that platform (`image.base`), or build for the platform that the base is for";
 
 /// What apt, curl, npm and pip print in a build without a network, or behind a proxy with a certificate of its own.
 const FAILED_DOWNLOADS: [&str; 15] = [
@@ -342,6 +366,11 @@ mod tests {
         500,
         "pull access denied for x, repository does not exist or may require 'docker login'",
         "denied access"
+    )]
+    #[case::platform(
+        404,
+        "no matching manifest for linux/arm64/v8 in the manifest list entries",
+        "x is not there for the platform"
     )]
     #[case::missing(404, "No such image: x", "not found: x")]
     #[case::other(500, "something else", "failed for x")]

@@ -39,6 +39,8 @@ pub struct EngineImage {
     pub last_tagged: Option<Timestamp>,
     /// Its size in bytes, including layers that it shares with other images.
     pub size: u64,
+    /// The operating system and processor that it is for (`linux/arm64`), if the engine knows.
+    pub platform: Option<String>,
 }
 
 impl EngineImage {
@@ -159,6 +161,7 @@ fn from_inspect(name: &str, inspected: ImageInspect) -> Result<EngineImage, Engi
             .size
             .and_then(|size| u64::try_from(size).ok())
             .unwrap_or_default(),
+        platform: platform(inspected.os, inspected.architecture),
     })
 }
 
@@ -166,6 +169,11 @@ fn from_inspect(name: &str, inspected: ImageInspect) -> Result<EngineImage, Engi
 fn real_time(text: Option<String>) -> Option<Timestamp> {
     let time: Timestamp = text?.parse().ok()?;
     (time >= FIRST_IMAGES).then_some(time)
+}
+
+fn platform(os: Option<String>, architecture: Option<String>) -> Option<String> {
+    let known = |text: Option<String>| text.filter(|text| !text.is_empty());
+    Some(format!("{}/{}", known(os)?, known(architecture)?))
 }
 
 /// Removes the default registry from names, as Docker does and podman does not.
@@ -231,5 +239,13 @@ mod tests {
         let image = inspected(json!({"Created": time, "Metadata": {"LastTagTime": time}}));
         let expected = is_real.then(|| time.parse().unwrap());
         assert_eq!((image.created, image.last_tagged), (expected, expected));
+    }
+
+    #[rstest]
+    #[case::known(json!({"Os": "linux", "Architecture": "arm64", "Variant": "v8"}), Some("linux/arm64"))]
+    #[case::empty(json!({"Os": "", "Architecture": ""}), None)]
+    #[case::missing(json!({}), None)]
+    fn the_platform_is_read_where_the_engine_knows_it(#[case] found: Value, #[case] expected: Option<&str>) {
+        assert_eq!(inspected(found).platform.as_deref(), expected);
     }
 }

@@ -8,10 +8,10 @@ use super::error::ImageError;
 use super::executor::PlanExecutor;
 use super::labels;
 use super::load::LoadedImage;
-use super::plan::{ImagePlan, ImageStep, PlannedBase, PlannedImage};
+use super::plan::{ImageAction, ImagePlan, ImageStep, PlannedBase, PlannedImage, StepReason};
 use super::request::{ImageRecipe, ImageRequest};
 use super::spec::ImageSpec;
-use crate::engine::{Engine, EngineError, EngineImage, ProgressSink};
+use crate::engine::{Engine, EngineError, EngineImage, ImageStore, ProgressSink};
 use crate::exec::{Discard, OutputSink};
 
 /// The host that podman puts before a name without one.
@@ -118,7 +118,11 @@ impl ImageBuilder {
     /// Plans just after the base was pulled, or a pull failed.
     pub(super) async fn plan_after_pull(&self, spec: &ImageSpec) -> Result<ImagePlan, ImageError> {
         let state = self.inspect(spec, Some(PullHistory::JustTried)).await?;
-        Ok(ImagePlan::new(spec, &state))
+        let plan = ImagePlan::new(spec, &state);
+        match plan.steps.first().and_then(|step| step.pull_error(None)) {
+            Some(error) => Err(error.into()),
+            None => Ok(plan),
+        }
     }
 
     /// The image under the planned tag, if it has the planned content.
@@ -136,13 +140,14 @@ impl ImageBuilder {
     ) -> Result<EngineState, EngineError> {
         let engine = &self.engine;
         let base = match (spec.mode.base(), pulls) {
-            (Some(reference), Some(pulls)) => {
-                let found = engine.image(reference.as_str()).await?;
-                found.map(|image| BaseImage {
+            (Some(reference), Some(pulls)) => match engine.image(reference.as_str()).await? {
+                Some(image) => Some(BaseImage {
                     identity: BaseIdentity::new(reference, &image.repo_digests, &diff_ids(&image)),
                     pulls,
-                })
-            }
+                    platform: self.base_platform(&image, spec).await?,
+                }),
+                None => None,
+            },
             _ => None,
         };
         let empty = EngineState::Engine {
@@ -162,6 +167,36 @@ impl ImageBuilder {
             base,
         })
     }
+
+    /// The platform that a base is for, if it is known. With containerd, one name can have images for several platforms, and the
+    /// engine shows that for its own.
+    async fn base_platform(
+        &self,
+        image: &EngineImage,
+        spec: &ImageSpec,
+    ) -> Result<Option<String>, EngineError> {
+        let is_shown = image.platform.as_deref() == Some(spec.platform.name())
+            || spec.platform.unless_native(&self.engine).is_none()
+            || self.engine.info().await?.store == ImageStore::GraphDriver;
+        Ok(image.platform.clone().filter(|_| is_shown))
+    }
+}
+
+impl ImageStep {
+    /// The error of a pull that failed with `cause`, or that gave, although it succeeded, a base for another platform again.
+    pub(super) fn pull_error(&self, cause: Option<EngineError>) -> Option<EngineError> {
+        match (&self.action, &self.reason) {
+            (ImageAction::PullBase { reference }, StepReason::OtherPlatform { found, wanted }) => {
+                Some(EngineError::OtherPlatform {
+                    image: reference.to_string(),
+                    found: found.clone(),
+                    wanted: wanted.name().to_owned(),
+                    source: cause.map(Box::new),
+                })
+            }
+            _ => cause,
+        }
+    }
 }
 
 /// An image once for each of its tags.
@@ -170,6 +205,7 @@ fn tagged_images(image: &EngineImage) -> impl Iterator<Item = TaggedImage> {
         tag: tag.strip_prefix(LOCAL_HOST).unwrap_or(tag).to_owned(),
         labels: image.labels.clone(),
         layers: diff_ids(image),
+        platform: image.platform.clone(),
     })
 }
 

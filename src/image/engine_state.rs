@@ -32,6 +32,8 @@ pub struct TaggedImage {
     pub labels: BTreeMap<String, String>,
     /// The diff ids of its layers, lowest first.
     pub layers: Vec<String>,
+    /// The platform that it is for (`linux/arm64`), if it is known.
+    pub platform: Option<String>,
 }
 
 /// The image that a base is built from.
@@ -41,6 +43,8 @@ pub struct BaseImage {
     pub identity: BaseIdentity,
     /// When it was pulled.
     pub pulls: PullHistory,
+    /// The platform that it is for (`linux/arm64`), if it is known.
+    pub platform: Option<String>,
 }
 
 /// When ralph pulled an image.

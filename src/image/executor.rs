@@ -42,10 +42,15 @@ impl PlanExecutor<'_> {
         let log = environment.pulls(engine);
         log.record(reference, outcome, environment.clock.now());
         match (pulled, step.on_failure) {
-            (Err(error), OnFailure::GoOn) => observer.step_skipped(step, &error.into()),
-            (pulled, _) => pulled?,
+            (Ok(()), _) => Ok(()),
+            (Err(error), OnFailure::GoOn) => {
+                observer.step_skipped(step, &error.into());
+                Ok(())
+            }
+            (Err(error), OnFailure::Stop) => step
+                .pull_error(Some(error))
+                .map_or(Ok(()), |error| Err(error.into())),
         }
-        Ok(())
     }
 
     /// Runs all steps but a pull. With `again`, Nix compares its result with that of the build before.

@@ -88,6 +88,7 @@ mod tests {
             created: None,
             last_tagged: None,
             size: 1,
+            platform: None,
         }
     }
 

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::engine_state::{BaseIdentity, BaseImage, EngineState, PullHistory, TaggedImage};
 use super::labels;
+use super::platform::Platform;
 use super::project::ProjectLayer;
 use super::reference::ImageReference;
 use super::spec::{BuildMode, ImageSpec, Rebuild};
@@ -132,6 +133,13 @@ pub enum StepReason {
     NoEngine,
     /// The engine does not have the image that the base is built from.
     BaseMissing,
+    /// The engine has the image for another platform.
+    OtherPlatform {
+        /// The platform that it is for.
+        found: String,
+        /// The platform that is needed.
+        wanted: Platform,
+    },
     /// Ralph has never pulled that image.
     NeverPulled,
     /// Ralph's last pull of it is too old.
@@ -161,7 +169,7 @@ impl ImagePlan {
     pub fn new(spec: &ImageSpec, state: &EngineState) -> Self {
         let base = planned_base(spec, state);
         let base_image = base_image(spec, base.as_ref());
-        let mut steps = Vec::from_iter(pull(spec, state));
+        let mut steps = Vec::new();
         let base_steps =
             || why_build(&base_image, spec, state).map(|reason| base_steps(spec, &base_image, reason));
         let (image, below) = match &spec.project {
@@ -182,6 +190,8 @@ impl ImagePlan {
                 (image, Some(base_image))
             }
         };
+        let pull = pull(spec, state, !steps.is_empty());
+        steps.splice(0..0, pull);
         Self {
             image,
             below,
@@ -281,15 +291,21 @@ fn project_image(spec: &ImageSpec, layer: &ProjectLayer, base: &PlannedImage) ->
     }
 }
 
-/// The pull, if one is due. It must succeed if the engine does not have the base.
-fn pull(spec: &ImageSpec, state: &EngineState) -> Option<ImageStep> {
+/// The pull, if one is due. It must succeed if the engine does not have the base, or not for the platform that is required.
+fn pull(spec: &ImageSpec, state: &EngineState, builds: bool) -> Option<ImageStep> {
     let base = spec.mode.base()?;
     let (reason, on_failure) = match state {
         EngineState::NoEngine => (StepReason::NoEngine, OnFailure::Stop),
         EngineState::Engine { base: None, .. } => (StepReason::BaseMissing, OnFailure::Stop),
         EngineState::Engine {
             base: Some(image), ..
-        } => (why_pull(spec, base, image)?, OnFailure::GoOn),
+        } => match other_platform(image.platform.as_ref(), spec) {
+            Some(reason) if spec.requires_platform => (reason, OnFailure::Stop),
+            other => (
+                why_pull(spec, base, image, other.filter(|_| builds))?,
+                OnFailure::GoOn,
+            ),
+        },
     };
     let reference = base.clone();
     Some(ImageStep {
@@ -299,7 +315,13 @@ fn pull(spec: &ImageSpec, state: &EngineState) -> Option<ImageStep> {
     })
 }
 
-fn why_pull(spec: &ImageSpec, reference: &ImageReference, image: &BaseImage) -> Option<StepReason> {
+/// Why the base must be pulled. `other_platform` is a reason if a registry has the base.
+fn why_pull(
+    spec: &ImageSpec,
+    reference: &ImageReference,
+    image: &BaseImage,
+    other_platform: Option<StepReason>,
+) -> Option<StepReason> {
     let PullHistory::Earlier { succeeded, failed } = image.pulls else {
         return None;
     };
@@ -310,6 +332,7 @@ fn why_pull(spec: &ImageSpec, reference: &ImageReference, image: &BaseImage) -> 
         return None;
     }
     match (succeeded, &image.identity) {
+        (_, BaseIdentity::RepoDigest(_)) if other_platform.is_some() => other_platform,
         (Some(ago), _) => {
             let limit = spec.refresh_after;
             (ago > limit).then_some(StepReason::PulledLongAgo { ago, limit })
@@ -318,6 +341,12 @@ fn why_pull(spec: &ImageSpec, reference: &ImageReference, image: &BaseImage) -> 
         // It was built on the host, and no registry has it.
         (None, BaseIdentity::Layers(_) | BaseIdentity::Unresolved) => None,
     }
+}
+
+fn other_platform(found: Option<&String>, spec: &ImageSpec) -> Option<StepReason> {
+    let wanted = spec.platform;
+    let found = found.filter(|found| *found != wanted.name())?.clone();
+    Some(StepReason::OtherPlatform { found, wanted })
 }
 
 /// Why an image must be built; `None` if the engine has it.
@@ -330,7 +359,9 @@ fn why_build(image: &PlannedImage, spec: &ImageSpec, state: &EngineState) -> Opt
     }
     if let Some(found) = find(&image.tag, images) {
         let has_hash = found.labels.get(labels::HASH) == Some(&image.hash.hex());
-        return (!has_hash).then_some(StepReason::HashMismatch);
+        let mismatch = (!has_hash).then_some(StepReason::HashMismatch);
+        return mismatch
+            .or_else(|| other_platform(found.platform.as_ref(), spec).filter(|_| spec.requires_platform));
     }
     let repository = format!("{}:", image.tag.repository());
     if images.iter().any(|image| image.tag.starts_with(&repository)) {

@@ -117,6 +117,7 @@ impl ImageRequest {
             spec: ImageSpec {
                 rebuild: self.rebuild,
                 refresh_after: self.refresh_after,
+                requires_platform: self.platform.is_some(),
                 ..spec
             },
             skipped_flake,

@@ -31,6 +31,8 @@ pub struct ImageSpec {
     pub rebuild: Rebuild,
     /// How old ralph's last pull of the base may be.
     pub refresh_after: Duration,
+    /// Whether a base for another platform is an error. Otherwise it is used, because engines may emulate the processor.
+    pub requires_platform: bool,
 }
 
 /// How the base is built.
@@ -143,6 +145,7 @@ impl ImageSpec {
             project,
             rebuild: Rebuild::default(),
             refresh_after: DEFAULT_REFRESH,
+            requires_platform: false,
         })
     }
 

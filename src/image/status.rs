@@ -52,8 +52,11 @@ impl ImageState {
     /// The state of the planned image.
     #[must_use]
     pub fn new(plan: &ImagePlan) -> Self {
-        let is_unknown =
-            |step: &ImageStep| matches!(step.reason, StepReason::BaseMissing | StepReason::NoEngine);
+        let is_unknown = |step: &ImageStep| match step.reason {
+            StepReason::BaseMissing | StepReason::NoEngine => true,
+            StepReason::OtherPlatform { .. } => matches!(step.action, ImageAction::PullBase { .. }),
+            _ => false,
+        };
         if plan.steps.iter().any(is_unknown) {
             return Self::Missing;
         }

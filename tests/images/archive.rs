@@ -13,7 +13,15 @@ use serde_json::json;
 /// An image: a shell from busybox, layers of data, and a last layer with a greeting.
 pub struct TestImage {
     layers: Vec<Vec<u8>>,
+    architecture: &'static str,
 }
+
+/// The processors of this host and of another one.
+pub const ARCHITECTURES: [&str; 2] = if cfg!(target_arch = "aarch64") {
+    ["arm64", "amd64"]
+} else {
+    ["amd64", "arm64"]
+};
 
 impl TestImage {
     /// An image with data layers of these sizes. `salt` keeps its layers apart from those of other tests.
@@ -29,7 +37,16 @@ impl TestImage {
             layers.push(data_layer(&format!("{salt}-{number}"), *size));
         }
         layers.push(greeting(&format!("hello from {salt}")));
-        Self { layers }
+        Self {
+            layers,
+            architecture: ARCHITECTURES[0],
+        }
+    }
+
+    /// The same image, said to be for another processor.
+    pub fn for_architecture(mut self, architecture: &'static str) -> Self {
+        self.architecture = architecture;
+        self
     }
 
     /// The same image with another greeting.
@@ -65,7 +82,7 @@ impl TestImage {
             tar.file(name, layer, 0o644);
         }
         let config = json!({
-            "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
+            "architecture": self.architecture,
             "os": "linux",
             "config": {"Cmd": ["/bin/cat", "/greeting"]},
             "rootfs": {"type": "layers", "diff_ids": self.diff_ids()},

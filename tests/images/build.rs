@@ -8,6 +8,7 @@ use ralph::engine::{Engine, EngineError, ImageBuild, TarStream};
 use ralph::exec::Host;
 use rstest::rstest;
 
+use super::archive::ARCHITECTURES;
 use super::support;
 use super::support::engine::Which;
 use super::workshop::{LABEL, Workshop};
@@ -85,6 +86,20 @@ async fn a_build_that_fails_shows_the_end_of_its_log(
     assert!(tail.contains("the reason") && tail.contains('7'), "{tail}");
     assert!(fs::read_to_string(log).unwrap().contains("the reason"));
     assert_eq!(shop.find("built").await, None);
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_came_out_for_another_platform_gets_no_tag() {
+    let shop = need!(Workshop::open().await);
+    shop.load(&shop.image(&[]), "base").await.unwrap();
+    let build = ImageBuild {
+        platform: Some(format!("linux/{}", ARCHITECTURES[1])),
+        ..build(&shop, "built", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n")
+    };
+    let error = shop.engine.build(build, &mut Vec::new()).await.unwrap_err();
+    assert_eq!(shop.find("built").await, None, "{error:?}");
+    assert!(error.to_string().contains(ARCHITECTURES[1]), "{error:?}");
     shop.close().await;
 }
 

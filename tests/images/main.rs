@@ -22,6 +22,7 @@ mod example;
 mod flake;
 mod load;
 mod own_engine;
+mod platform;
 mod project;
 mod prune;
 mod registry;

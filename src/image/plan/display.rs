@@ -68,6 +68,9 @@ impl fmt::Display for StepReason {
             Self::RebuildRequested => f.write_str("a rebuild was requested"),
             Self::NoEngine => f.write_str("no engine answers, so its images are unknown"),
             Self::BaseMissing => f.write_str("the engine does not have it"),
+            Self::OtherPlatform { found, wanted } => {
+                write!(f, "the engine has it for {found}, not for {}", wanted.name())
+            }
             Self::NeverPulled => f.write_str("ralph has never pulled it"),
             Self::PulledLongAgo { ago, limit } => {
                 write!(

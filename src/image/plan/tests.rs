@@ -24,6 +24,9 @@ struct Case {
     dependencies: Option<&'static str>,
     rebuild: Rebuild,
     pulls: PullHistory,
+    /// The platform of the base and of the images in the engine.
+    found: Option<&'static str>,
+    requires_platform: bool,
 }
 
 const FRESH: PullHistory = PullHistory::Earlier {
@@ -41,6 +44,8 @@ fn case() -> Case {
         dependencies: Some("jq"),
         rebuild: Rebuild::WhenNeeded,
         pulls: FRESH,
+        found: None,
+        requires_platform: false,
     }
 }
 
@@ -61,6 +66,7 @@ impl Case {
         let spec = ImageSpec::new(self.agent, self.platform, mode, project).unwrap();
         ImageSpec {
             rebuild: self.rebuild,
+            requires_platform: self.requires_platform,
             ..spec
         }
     }
@@ -68,7 +74,11 @@ impl Case {
     fn state(&self, images: Vec<TaggedImage>) -> EngineState {
         let identity = BaseIdentity::RepoDigest(self.digest.to_owned());
         let pulls = self.pulls;
-        let base = Some(BaseImage { identity, pulls });
+        let base = Some(BaseImage {
+            identity,
+            pulls,
+            platform: self.found.map(str::to_owned),
+        });
         EngineState::Engine { images, base }
     }
 
@@ -87,6 +97,7 @@ fn built(plan: &ImagePlan) -> Vec<TaggedImage> {
         tag: image.tag.to_string(),
         labels: image.labels.clone(),
         layers: layers.iter().map(|layer| (*layer).to_owned()).collect(),
+        platform: Some("linux/amd64".to_owned()),
     };
     let made = plan.steps.iter().filter_map(|step| match &step.action {
         ImageAction::BuildBase { image: base } | ImageAction::Load { image: base } => {
@@ -216,6 +227,55 @@ fn a_base_is_pulled_when_the_last_pull_is_old(
     assert_eq!(plan.is_provisional(), !expected.is_empty());
 }
 
+fn other_platform(found: &str, wanted: Platform) -> StepReason {
+    let found = found.to_owned();
+    StepReason::OtherPlatform { found, wanted }
+}
+
+/// A base for another platform, and what is planned first.
+#[rstest]
+#[case::required(true, Vec::new(), FRESH, Some(OnFailure::Stop))]
+#[case::required_and_there(true, case().built(), FRESH, Some(OnFailure::Stop))]
+#[case::required_and_just_tried(true, Vec::new(), PullHistory::JustTried, Some(OnFailure::Stop))]
+#[case::may_be_emulated(false, Vec::new(), FRESH, Some(OnFailure::GoOn))]
+#[case::may_be_emulated_and_is_there(false, case().built(), FRESH, None)]
+#[case::may_be_emulated_and_just_tried(false, Vec::new(), PullHistory::JustTried, None)]
+fn a_base_for_another_platform_is_pulled(
+    #[case] requires_platform: bool,
+    #[case] images: Vec<TaggedImage>,
+    #[case] pulls: PullHistory,
+    #[case] expected: Option<OnFailure>,
+) {
+    let found = Some("linux/arm64");
+    let plan = Case {
+        pulls,
+        found,
+        requires_platform,
+        ..case()
+    }
+    .plan(images);
+    let pull = plan.steps.first().filter(|_| plan.is_provisional());
+    assert_eq!(pull.map(|step| step.on_failure), expected, "{plan}");
+    let reason = other_platform("linux/arm64", Platform::LinuxAmd64);
+    assert!(pull.is_none_or(|step| step.reason == reason), "{plan}");
+}
+
+#[rstest]
+#[case::required(true)]
+#[case::may_be_emulated(false)]
+fn an_image_for_another_platform_is_built_again_if_that_is_required(#[case] requires_platform: bool) {
+    let wanted = Platform::LinuxArm64;
+    let case = Case {
+        platform: wanted,
+        found: Some("linux/arm64"),
+        requires_platform,
+        dependencies: None,
+        ..case()
+    };
+    let expected = requires_platform.then(|| ("base", other_platform("linux/amd64", wanted)));
+    assert_eq!(steps(&case.plan(case.built())), Vec::from_iter(expected));
+}
+
 #[test]
 fn the_age_of_a_pull_is_configurable() {
     let facts = case().state(case().built());
@@ -234,7 +294,11 @@ fn a_base_that_no_pull_can_change_is_not_pulled(#[case] base: &'static str, #[ca
         succeeded: None,
         failed: None,
     };
-    let base_image = Some(BaseImage { identity, pulls });
+    let base_image = Some(BaseImage {
+        identity,
+        pulls,
+        platform: Some("linux/arm64".to_owned()),
+    });
     let facts = EngineState::Engine {
         images: Vec::new(),
         base: base_image,
