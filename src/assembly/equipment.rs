@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::agent::Agents;
+use crate::agent::actions::check_scripted_answer;
 use crate::config::{Config, ForgeType};
 use crate::model::{
     CallTimeouts, EndpointError, Model, ModelEndpoint, OpenAiCompatible, RoutedModel, Script, ScriptedModel,
@@ -114,6 +115,7 @@ pub(super) async fn check(
         agents::check_cost_is_bounded(config, |profile| services.serves(profile))?;
     }
     create_model(config, script)?;
+    check_script(context, config, script)?;
     check_forge(config)?;
     settings(config)?;
     Ok(())
@@ -128,6 +130,26 @@ fn check_attended(context: &AssemblyContext, config: &Config) -> Result<(), Asse
             "`policy = \"record\"` allows every connection, and no person is at the terminal",
         )
         .with_hint("run it from a terminal, or set sandbox.network.dangerously_record_unattended = true"));
+    }
+    Ok(())
+}
+
+/// Refuses a script with an answer that the agent `actions` would send back, when no other call can follow.
+fn check_script(
+    context: &AssemblyContext,
+    config: &Config,
+    script: Option<&str>,
+) -> Result<(), AssemblyError> {
+    let is_for_actions = context.agent.is_none() && config.settings.agent.kind.is_built_in;
+    let Some(script) = script.filter(|_| is_for_actions) else {
+        return Ok(());
+    };
+    for (iteration, answer) in Script::parse(script)?.only_answers() {
+        check_scripted_answer(answer).map_err(|error| {
+            AssemblyError::usage(format!("the script, iteration {iteration}, call 0: {error}")).with_hint(
+                "correct the answer, or add a second call to that iteration: an agent gets one to repair its answer",
+            )
+        })?;
     }
     Ok(())
 }

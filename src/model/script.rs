@@ -58,6 +58,20 @@ impl Script {
         calls.get(usize::try_from(call).ok()?)
     }
 
+    /// The answers that have no other call behind them in their iteration, each with the number of that iteration.
+    pub(crate) fn only_answers(&self) -> impl Iterator<Item = (usize, &str)> {
+        let numbered = self.iterations.iter().enumerate();
+        numbered.filter_map(|(index, calls)| {
+            let [call] = calls.as_slice() else { return None };
+            match &call.outcome {
+                ScriptedOutcome::Replies(reply) | ScriptedOutcome::FailsFirst { then: reply, .. } => {
+                    Some((index + 1, reply.text.as_str()))
+                }
+                ScriptedOutcome::Fails(_) => None,
+            }
+        })
+    }
+
     /// Iterations count from 1.
     fn iteration(&self, number: u32) -> Option<&Vec<ScriptedCall>> {
         let index = usize::try_from(number.checked_sub(1)?).ok()?;

@@ -32,6 +32,19 @@ fn an_answer_with_a_wrong_action_is_not_performed_and_told_precisely(
 }
 
 #[test]
+fn a_script_with_an_unknown_action_is_refused_before_the_run() {
+    let place = Place::new();
+    let unknown = doing([write("a.txt", "x"), json!({"type": "exec", "command": "true"})]);
+    let ended = place.run_script(&script([whole_task(), unknown]));
+    ended.expect_refused(&[
+        "the script, iteration 2, call 0: the answer does not follow the schema:",
+        "actions[1].type: `exec` is not an action; expected one of `run`, `patch`, `write`, `commit`, ",
+        "hint: correct the answer, or add a second call",
+    ]);
+    assert!(place.runs().is_empty());
+}
+
+#[test]
 fn one_repair_round_belongs_to_the_iteration() {
     let place = Place::new();
     let script = json!({"iterations": [[call(&doing([run("")])), call(&whole_task())]]});

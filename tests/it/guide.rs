@@ -2,10 +2,15 @@
 
 use std::path::Path;
 
+use ralph::agent::actions::ActionsAnswer;
 use ralph::config::{ConfigInputs, load};
 use ralph::model::Script;
 use ralph::task::lint;
 use rstest::rstest;
+
+use crate::support::ralph::Place;
+
+const SCRIPTS: &str = "docs/guide/scripts.md";
 
 #[test]
 fn the_example_task_has_no_findings() {
@@ -15,13 +20,35 @@ fn the_example_task_has_no_findings() {
 }
 
 #[test]
-fn the_example_script_can_be_read() {
-    let shown = blocks("docs/guide/getting-started.md", "yaml");
-    let script = shown
-        .iter()
-        .find(|block| block.starts_with("iterations:"))
-        .unwrap();
-    Script::parse(script).unwrap();
+fn the_example_script_does_the_example_task() {
+    let place = Place::new();
+    let (tasks, scripts) = (blocks(SCRIPTS, "markdown"), blocks(SCRIPTS, "yaml"));
+    place.write("ralph_task.md", &tasks[0]);
+    place.write("script.yaml", &scripts[0]);
+    place
+        .run(&["run", "--script", "script.yaml"])
+        .expect(0, &["done: "]);
+    for script in &scripts {
+        Script::parse(script).unwrap();
+    }
+}
+
+#[test]
+fn every_action_and_its_fields_are_in_the_guide() {
+    let page = page(SCRIPTS);
+    let schema = schemars::schema_for!(ActionsAnswer).to_value();
+    let actions = schema["$defs"]["AgentAction"]["oneOf"].as_array().unwrap();
+    assert_eq!(actions.len(), 8);
+    for action in actions {
+        let fields = action["properties"].as_object().unwrap();
+        let name = fields["type"]["const"].as_str().unwrap();
+        let row = format!("| `{name}` |");
+        let row = page.lines().find(|line| line.starts_with(&row));
+        let row = row.unwrap_or_else(|| panic!("{name} is missing"));
+        for field in fields.keys().filter(|field| *field != "type") {
+            assert!(row.contains(&format!("`{field}`")), "{field} is not in {row}");
+        }
+    }
 }
 
 #[rstest]

@@ -28,6 +28,7 @@ pub(super) struct JsonNode<'a> {
     document: &'a str,
     raw: &'a RawValue,
     path: String,
+    has_positions: bool,
 }
 
 impl<'a> JsonNode<'a> {
@@ -39,8 +40,17 @@ impl<'a> JsonNode<'a> {
             document,
             raw,
             path: String::new(),
+            has_positions: true,
         };
         Ok(raw.map(|raw| (root(raw), values.byte_offset())))
+    }
+
+    /// The same value, whose problems are reported without a position.
+    pub(super) fn without_positions(self) -> Self {
+        Self {
+            has_positions: false,
+            ..self
+        }
     }
 
     /// The name of its JSON type.
@@ -57,13 +67,16 @@ impl<'a> JsonNode<'a> {
 
     /// Says what is wrong with the value, with its path (for example `actions[1].command`) and position.
     pub(super) fn problem(&self, fault: impl fmt::Display) -> String {
-        // `raw` borrows from `document`, so the addresses give the offset.
-        let start = self.raw.get().as_ptr().addr() - self.document.as_ptr().addr();
         let path = if self.path.is_empty() {
             "the answer"
         } else {
             &self.path
         };
+        if !self.has_positions {
+            return format!("{path}: {fault}");
+        }
+        // `raw` borrows from `document`, so the addresses give the offset.
+        let start = self.raw.get().as_ptr().addr() - self.document.as_ptr().addr();
         format!("{path} ({}): {fault}", position(self.document, start))
     }
 
@@ -96,6 +109,7 @@ impl<'a> JsonNode<'a> {
             document: self.document,
             raw,
             path,
+            has_positions: self.has_positions,
         }
     }
 }

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use super::{Agent, AgentBrief, AgentImage, AgentRecord, AgentSession};
 
+pub(crate) use answer::check_scripted_answer;
 pub use answer::{AnswerError, parse_answer};
 pub use diff::{Patch, PatchError, PatchedFile};
 pub use path::{PathError, RelPath};
