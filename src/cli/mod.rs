@@ -67,7 +67,7 @@ struct GlobalArgs {
     /// Read this configuration file instead of `ralph.toml`
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Set one configuration key, as in `--set budget.max_iterations=5`; repeatable
+    /// Set one configuration key, as in `--set budget.max_iterations=5`; a list is `a,b` or `["a", "b"]`; repeatable
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }

@@ -41,7 +41,7 @@ impl de::Error for TypeMismatch {
     fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
         // The words of the file formats.
         Self::custom(match expected.to_string().as_str() {
-            "a sequence" => "a list",
+            "a sequence" => "a list such as [\"a\", \"b\"]",
             "a string" => "a text",
             "a boolean" => "`true` or `false`",
             "a nonzero u32" => "a whole number of at least 1",

@@ -6,6 +6,7 @@ use super::error::ConfigFinding;
 use super::key::KeyPath;
 use super::layer::{SettingOrigin, SettingPlace};
 use super::schema;
+use super::toml_file;
 use super::value::{ConfigValue, Setting, SettingMap, TableMember};
 
 /// The placeholder of a name that the user chooses.
@@ -54,17 +55,12 @@ pub(super) fn parse(key: &KeyPath, text: &str, origin: SettingOrigin) -> Option<
         Json::Array(names) => names.iter().any(|kind| kind == name),
         kind => kind == name,
     };
-    let item = |item: &str| Setting {
-        value: ConfigValue::Text(item.to_owned()),
-        origin: origin.clone(),
-    };
     let parsed = if is("boolean") {
         text.parse().ok().map(ConfigValue::Bool)
     } else if is("integer") {
         text.parse().ok().map(ConfigValue::Integer)
     } else if is("array") {
-        let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-        Some(ConfigValue::List(items.map(item).collect()))
+        list(text, &origin).map(ConfigValue::List)
     } else if is("number") && !is("string") {
         text.parse().ok().map(ConfigValue::Float)
     } else {
@@ -72,6 +68,20 @@ pub(super) fn parse(key: &KeyPath, text: &str, origin: SettingOrigin) -> Option<
     };
     let value = parsed.unwrap_or_else(|| ConfigValue::Text(text.to_owned()));
     Some(Setting { value, origin })
+}
+
+/// Parses `a,b`, `[a,b]` (a shell has removed the quotes) or, with quotes, a list of TOML.
+fn list(text: &str, origin: &SettingOrigin) -> Option<Vec<Setting>> {
+    let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    if inner.is_some_and(|inner| inner.contains(['"', '\''])) {
+        return toml_file::list(text, origin);
+    }
+    let items = inner.unwrap_or(text).split(',').map(str::trim);
+    let item = |item: &str| Setting {
+        value: ConfigValue::Text(item.to_owned()),
+        origin: origin.clone(),
+    };
+    Some(items.filter(|item| !item.is_empty()).map(item).collect())
 }
 
 /// Reports an unknown key, with a suggestion: a similar key in the same section, the same name elsewhere, or a similar path.

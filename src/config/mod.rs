@@ -85,7 +85,7 @@ pub struct ConfigInputs {
 pub struct ConfigOverride {
     /// The key, for example `sandbox.type`.
     pub key: String,
-    /// The value; the items of a list are separated by commas.
+    /// The value. A list is written as `a,b` or as in TOML.
     pub value: String,
     /// Where it comes from.
     pub place: SettingPlace,

@@ -6,6 +6,7 @@ use toml::de::{DeTable, DeValue};
 use super::document::ConfigDocument;
 use super::error::ConfigFinding;
 use super::known;
+use super::layer::SettingOrigin;
 use super::value::{ConfigValue, Setting, SettingMap, TableMember};
 
 /// Reads a TOML file. All syntax errors are reported. A file with any has no settings, because keys below a broken table
@@ -13,7 +14,8 @@ use super::value::{ConfigValue, Setting, SettingMap, TableMember};
 pub(super) fn read(document: ConfigDocument<'_>, findings: &mut Vec<ConfigFinding>) -> SettingMap {
     let (table, errors) = DeTable::parse_recoverable(document.text);
     if errors.is_empty() {
-        return known::flatten(members(document, table.get_ref()), findings);
+        let origin = |offset| document.origin(offset);
+        return known::flatten(members(&origin, table.get_ref()), findings);
     }
     findings.extend(errors.iter().map(|error| {
         let offset = error.span().map_or(document.text.len(), |span| span.start);
@@ -22,20 +24,32 @@ pub(super) fn read(document: ConfigDocument<'_>, findings: &mut Vec<ConfigFindin
     SettingMap::new()
 }
 
-fn members(document: ConfigDocument<'_>, table: &DeTable<'_>) -> Vec<TableMember> {
+/// The items of a list such as `["a", "b"]`, all with one origin; `None` if the text is not a list.
+pub(super) fn list(text: &str, origin: &SettingOrigin) -> Option<Vec<Setting>> {
+    let value = DeValue::parse(text).ok()?;
+    match setting(&|_| origin.clone(), &value).value {
+        ConfigValue::List(items) => Some(items),
+        _ => None,
+    }
+}
+
+/// The origin of a byte offset.
+type OriginAt<'a> = &'a dyn Fn(usize) -> SettingOrigin;
+
+fn members(origin: OriginAt<'_>, table: &DeTable<'_>) -> Vec<TableMember> {
     table
         .iter()
         .map(|(key, value)| TableMember {
             key: key.get_ref().to_string(),
-            key_origin: document.origin(key.span().start),
-            setting: setting(document, value),
+            key_origin: origin(key.span().start),
+            setting: setting(origin, value),
         })
         .collect()
 }
 
-fn setting(document: ConfigDocument<'_>, value: &Spanned<DeValue<'_>>) -> Setting {
+fn setting(origin: OriginAt<'_>, value: &Spanned<DeValue<'_>>) -> Setting {
     Setting {
-        origin: document.origin(value.span().start),
+        origin: origin(value.span().start),
         value: match value.get_ref() {
             DeValue::String(text) => ConfigValue::Text(text.to_string()),
             DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
@@ -47,9 +61,9 @@ fn setting(document: ConfigDocument<'_>, value: &Spanned<DeValue<'_>>) -> Settin
             DeValue::Boolean(value) => ConfigValue::Bool(*value),
             DeValue::Datetime(_) => ConfigValue::Foreign("a date or time"),
             DeValue::Array(items) => {
-                ConfigValue::List(items.iter().map(|item| setting(document, item)).collect())
+                ConfigValue::List(items.iter().map(|item| setting(origin, item)).collect())
             }
-            DeValue::Table(table) => ConfigValue::Table(members(document, table)),
+            DeValue::Table(table) => ConfigValue::Table(members(origin, table)),
         },
     }
 }

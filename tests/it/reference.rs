@@ -124,8 +124,8 @@ Secret values are never shown, written to a log or passed to a sandbox.
 ";
 
 const KEYS_INTRO: &str = "\
-Any key can be set by `RALPH_` and its name in capitals, with `__` for each dot. The items of a list are separated by \
-commas. `NAME` is the name of a profile, with `_` for every character other than letters and digits.
+Any key can be set by `RALPH_` and its name in capitals, with `__` for each dot. A list is written as `a,b` or \
+`[\"a\", \"b\"]`. `NAME` is the name of a profile, with `_` for every character other than letters and digits.
 ";
 
 const ENV_EXAMPLE_INTRO: &str = "\

@@ -80,10 +80,15 @@ fn a_library_user_gets_the_same_defaults() {
 
 #[test]
 fn the_starter_file_names_what_this_version_has() {
-    let config = Project::new(&[("ralph.toml", starter::CONFIG)]).load();
-    assert_eq!(config.provider(), SandboxType::Local);
-    assert_eq!(config.settings.sandbox.network.policy, PolicyMode::AllowAll);
-    assert_eq!(config.settings.agent.kind.name, "actions");
+    for (text, provider, policy) in [
+        (starter::CONFIG, SandboxType::Docker, PolicyMode::Allowlist),
+        (starter::LOCAL_CONFIG, SandboxType::Local, PolicyMode::AllowAll),
+    ] {
+        let config = Project::new(&[("ralph.toml", text)]).load();
+        assert_eq!(config.provider(), provider);
+        assert_eq!(config.settings.sandbox.network.policy, policy);
+        assert_eq!(config.settings.agent.kind.name, "actions");
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Who wins, and who is remembered.
 
+use rstest::rstest;
+
 use super::*;
 use crate::usage::Usd;
 
@@ -27,6 +29,33 @@ fn each_layer_beats_those_below_it_and_is_remembered() {
         6,
         "flag --max-iterations",
     );
+}
+
+#[rstest]
+#[case::commas("ONE, TWO")]
+#[case::toml(r#"["ONE", "TWO"]"#)]
+#[case::toml_with_other_quotes("['ONE','TWO',]")]
+#[case::quotes_that_a_shell_removed("[ONE, TWO]")]
+fn a_list_is_given_with_commas_or_as_in_toml(#[case] text: &str) {
+    let given = Project::new(&[]).flag("--set", "sandbox.env_passthrough", text);
+    assert_eq!(given.load().settings.sandbox.env_passthrough, ["ONE", "TWO"]);
+    assert_eq!(given.source("sandbox.env_passthrough"), "flag --set");
+}
+
+#[test]
+fn a_list_of_tables_can_be_given_too() {
+    let text = "[{source = '/srv/cache', target = '/cache'}]";
+    let given = Project::new(&[]).flag("--set", "sandbox.mounts", text);
+    assert_eq!(given.load().mounts()[0].target.to_str(), Some("/cache"));
+    let empty = Project::new(&[]).flag("--set", "sandbox.network.allowed", "[]");
+    assert!(empty.load().settings.sandbox.network.allowed.is_empty());
+}
+
+#[test]
+fn a_list_that_cannot_be_read_says_how_it_is_written() {
+    let given = Project::new(&[]).flag("--set", "sandbox.network.allowed", r#"["a.example", b]"#);
+    let expected = r#"expected a list such as ["a", "b"]"#;
+    assert!(given.errors()[0].ends_with(expected), "{:?}", given.errors());
 }
 
 #[test]

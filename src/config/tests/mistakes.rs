@@ -17,7 +17,7 @@ use super::*;
 #[case::a_table("[budget.max_iterations]\nx = 1", &["ralph.toml:1:1: `budget.max_iterations`: found a table, expected a whole number of at least 1 (a budget is always finite; 0 does not mean unlimited)"])]
 #[case::choice("[sandbox]\ntype = 'dcoker'", &["ralph.toml:2:8: `sandbox.type`: found the text `dcoker`, expected one of `docker`, `docker-sandbox`, `tart`, `daytona`, `local`"])]
 #[case::flag("[sandbox]\nenabled = 'yes'", &["ralph.toml:2:11: `sandbox.enabled`: found the text `yes`, expected `true` or `false`"])]
-#[case::list("[gutter]\nladder = 'rotate'", &["ralph.toml:2:10: `gutter.ladder`: found the text `rotate`, expected a list"])]
+#[case::list("[gutter]\nladder = 'rotate'", &["ralph.toml:2:10: `gutter.ladder`: found the text `rotate`, expected a list such as [\"a\", \"b\"]"])]
 #[case::list_item("[gutter]\nladder = [\n  'rotate',\n  'jump',\n]", &["ralph.toml:4:3: `gutter.ladder`: found the text `jump`, expected one of `rotate`, `fallback`, `doctor`, `person`"])]
 #[case::date("[git]\nuser_name = 2020-01-01", &["ralph.toml:2:13: `git.user_name`: found a date or time, expected a text that is not empty"])]
 #[case::password("[model_endpoint]\nbase_url = 'http://me:hunter2@host'", &["ralph.toml:2:12: `model_endpoint.base_url`: found an address with a user name, expected an address such as \"http://127.0.0.1:4000\", without a user name or password"])]
