@@ -99,8 +99,8 @@ in
           "$out/bin/ralph" completions "$shell" >"ralph.$shell"
         done
         installShellCompletion ralph.{bash,fish,zsh}
-        "$out/bin/ralph" man >ralph.1
-        installManPage ralph.1
+        "$out/bin/ralph" man --dir man
+        installManPage man/*.1
       '';
 
       passthru = {inherit dependencies;};

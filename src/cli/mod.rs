@@ -108,8 +108,7 @@ enum CliCommand {
     #[command(subcommand)]
     Config(config::ConfigCommand),
     Completions(reference::CompletionsArgs),
-    /// Print the manual page
-    Man,
+    Man(reference::ManArgs),
 }
 
 /// What every command works with.
@@ -200,7 +199,7 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::GetToken(args) => block_on(token::get(context, args)),
         CliCommand::Config(args) => config::config(context, args),
         CliCommand::Completions(args) => reference::completions(context, &args),
-        CliCommand::Man => reference::man(context),
+        CliCommand::Man(args) => reference::man(context, &args),
     }
 }
 

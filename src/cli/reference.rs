@@ -1,10 +1,11 @@
 //! `ralph completions`, `ralph man`, and the generated page of all commands.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use clap::builder::StyledStr;
 
-use super::{CliError, CliExit, CliResult, Context, command};
+use super::{CliError, CliExit, CliResult, Context, command, io_error};
 
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
@@ -20,12 +21,28 @@ pub(super) fn completions(context: &Context, args: &CompletionsArgs) -> CliResul
     Ok(CliExit::Success)
 }
 
-pub(super) fn man(context: &Context) -> CliResult {
-    let mut page = Vec::new();
-    clap_mangen::Man::new(command())
-        .render(&mut page)
-        .map_err(|error| CliError::runtime(format!("cannot render the manual page: {error}")))?;
-    context.ui.data(String::from_utf8_lossy(&page).trim_end())?;
+/// Print the manual page of `ralph`, or write the pages of all commands
+#[derive(Debug, clap::Args)]
+pub(super) struct ManArgs {
+    /// Write the pages of `ralph` and of every command to this directory, as `ralph-run.1`
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+pub(super) fn man(context: &Context, args: &ManArgs) -> CliResult {
+    let mut root = command().mut_subcommands(|command| command.disable_help_subcommand(true));
+    root.build();
+    let Some(dir) = &args.dir else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(root)
+            .render(&mut page)
+            .map_err(|error| CliError::runtime(format!("cannot render the manual page: {error}")))?;
+        context.ui.data(String::from_utf8_lossy(&page).trim_end())?;
+        return Ok(CliExit::Success);
+    };
+    let dir = context.surroundings().dir().join(dir);
+    std::fs::create_dir_all(&dir).map_err(io_error("create", &dir))?;
+    clap_mangen::generate_to(root, &dir).map_err(io_error("write manual pages to", &dir))?;
     Ok(CliExit::Success)
 }
 

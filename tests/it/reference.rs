@@ -6,6 +6,8 @@ use std::path::Path;
 use ralph::config::env_vars::{EnvVar, EnvVarRole, env_vars};
 use ralph::config::{DEFAULTS, KeyPath, schema};
 
+use crate::support::ralph::Place;
+
 #[test]
 fn the_configuration_reference_is_up_to_date() {
     check("docs/reference/config.md", &config_page());
@@ -17,6 +19,40 @@ fn the_configuration_reference_is_up_to_date() {
 #[test]
 fn the_command_line_reference_is_up_to_date() {
     check("docs/reference/cli.md", &ralph::cli::cli_reference());
+}
+
+#[test]
+fn manual_pages_name_only_pages_that_exist() {
+    let place = Place::bare();
+    place.run(&["man", "--dir", "pages"]).expect(0, &[]);
+    let dir = place.repo().join("pages");
+    let pages: BTreeSet<String> = std::fs::read_dir(&dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    for name in ["ralph.1", "ralph-run.1", "ralph-image-build.1"] {
+        assert!(pages.contains(name), "{name} is not in {pages:?}");
+    }
+    let mut referred = 0;
+    for name in &pages {
+        let content = std::fs::read_to_string(dir.join(name)).unwrap().replace('\\', "");
+        for text in content.split("(1)").filter(|text| text.len() < content.len()) {
+            let word = text
+                .rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+                .next();
+            let Some(target) = word.filter(|word| word.starts_with("ralph")) else {
+                continue;
+            };
+            referred += 1;
+            assert!(pages.contains(&format!("{target}.1")), "{name} names {target}(1)");
+        }
+    }
+    assert!(referred > 40, "{referred}");
+    let printed = place.run(&["man"]).stdout;
+    assert_eq!(
+        printed.trim_end(),
+        std::fs::read_to_string(dir.join("ralph.1")).unwrap().trim_end()
+    );
 }
 
 /// The committed page is this text; with `RALPH_UPDATE_REFERENCE=1` it becomes it.
