@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::state::write_atomically;
 use crate::task::starter;
 
+use super::doctor::ask_engine;
 use super::{CliError, CliExit, CliResult, Context};
 
 /// Write a starter `ralph_task.md` and `ralph.toml`
@@ -17,25 +18,37 @@ pub(super) struct InitArgs {
     force: bool,
 }
 
-pub(super) fn init(context: &Context, args: &InitArgs) -> CliResult {
+pub(super) async fn init(context: &Context, args: InitArgs) -> CliResult {
     let current = context.surroundings().dir();
     let dir = args
         .dir
         .as_ref()
         .map_or(current.to_owned(), |dir| current.join(dir));
-    let files = [("ralph_task.md", starter::TASK), ("ralph.toml", starter::CONFIG)];
+    let (task, config) = (dir.join("ralph_task.md"), dir.join("ralph.toml"));
     if !args.force
-        && let Some((name, _)) = files.iter().find(|(name, _)| dir.join(name).exists())
+        && let Some(existing) = [&task, &config].into_iter().find(|path| path.exists())
     {
         return Err(
-            CliError::usage(format!("`{}` already exists", dir.join(name).display()))
+            CliError::usage(format!("`{}` already exists", existing.display()))
                 .with_hint("`--force` overwrites it"),
         );
     }
-    for (name, text) in files {
-        write_atomically(&dir.join(name), text.as_bytes())?;
-        context.ui.data(dir.join(name).display())?;
+    let engine = ask_engine(context).await;
+    let settings = match &engine {
+        Ok(_) => starter::CONFIG,
+        Err(_) => starter::LOCAL_CONFIG,
+    };
+    for (path, text) in [(task, starter::TASK), (config, settings)] {
+        write_atomically(&path, text.as_bytes())?;
+        context.ui.data(path.display())?;
     }
+    context.ui.say(match engine {
+        Ok(engine) => format!("ralph.toml sets `docker` as the sandbox: {engine} answers."),
+        Err(reason) => format!(
+            "warning: ralph.toml sets `local` as the sandbox, which isolates nothing: {reason}. With a container engine, \
+             `ralph init --force` sets `docker`."
+        ),
+    });
     context.ui.say("Edit ralph_task.md, then: ralph lint, ralph run");
     Ok(CliExit::Success)
 }

@@ -174,7 +174,7 @@ fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
 
 fn execute(context: &Context, command: CliCommand) -> CliResult {
     match command {
-        CliCommand::Init(args) => init::init(context, &args),
+        CliCommand::Init(args) => block_on(init::init(context, args)),
         CliCommand::Lint(args) => lint::lint_task(context, &args),
         CliCommand::Run(args) => block_on(run::run(context, args)),
         CliCommand::Resume(args) => block_on(resume::resume(context, args)),

@@ -72,6 +72,8 @@ pub enum LintRule {
     RequiredKeys,
     /// The run has a cost or token limit.
     SpendLimit,
+    /// Nothing of the example of `ralph init` is left.
+    Placeholders,
     /// What looks like a checkbox is one.
     Checkboxes,
     /// There are enough checkboxes to show progress.

@@ -5,6 +5,7 @@ use super::document::TaskDocument;
 use super::error::{LintRule, TaskError, example};
 
 /// Reports every mistake in a task file, by line. `None` means that the file does not exist.
+use super::starter::PLACEHOLDERS;
 #[must_use]
 pub fn lint(text: Option<&str>, min_checkboxes: usize) -> Vec<TaskError> {
     let Some(text) = text else {
@@ -20,6 +21,7 @@ pub fn lint(text: Option<&str>, min_checkboxes: usize) -> Vec<TaskError> {
     findings.extend(nul_characters(text));
     findings.extend(missing_budgets(&document));
     findings.extend(too_few_checkboxes(&document, min_checkboxes));
+    findings.extend(placeholders(text));
     findings.extend(unverified_checkboxes(&document));
     findings.sort_by_key(|finding| finding.line);
     findings
@@ -38,6 +40,19 @@ fn nul_characters(text: &str) -> Option<TaskError> {
 
 /// The configuration has defaults for these, but a task that costs money has to set its own limits.
 fn missing_budgets(document: &TaskDocument) -> Vec<TaskError> {
+/// What is left of the example of `ralph init`: a run would work on that.
+fn placeholders(text: &str) -> Vec<TaskError> {
+    let numbered = text.lines().zip(1..);
+    let found = numbered.filter_map(|(line, number)| {
+        let (_, fix) = PLACEHOLDERS
+            .iter()
+            .find(|(example, _)| line.trim_end() == *example)?;
+        let reason = "this line is left from the example that `ralph init` writes";
+        Some(TaskError::new(number, LintRule::Placeholders, reason, *fix))
+    });
+    found.collect()
+}
+
     let Some(keys) = &document.keys else {
         return Vec::new();
     };

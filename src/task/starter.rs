@@ -21,18 +21,46 @@ pub const ERRORS_LOG: &str = include_str!("../../templates/starter/errors.log");
 /// `.ralph/activity.log`: empty, because every line is an entry.
 pub const ACTIVITY_LOG: &str = include_str!("../../templates/starter/activity.log");
 
-/// `ralph.toml`: the settings that users change first.
-pub const CONFIG: &str = include_str!("../../templates/starter/ralph.toml");
+/// `ralph.toml`: the settings that users change first, with a container as the sandbox.
+pub const CONFIG: &str = concat!(
+    include_str!("../../templates/starter/sandbox_docker.toml"),
+    include_str!("../../templates/starter/ralph.toml")
+);
+
+/// `ralph.toml` without a sandbox that isolates, for hosts without a container engine.
+pub const LOCAL_CONFIG: &str = concat!(
+    include_str!("../../templates/starter/sandbox_local.toml"),
+    include_str!("../../templates/starter/ralph.toml")
+);
+
+/// The lines of [`TASK`] that a task of one's own replaces, and how. The linter reports them.
+pub(super) const PLACEHOLDERS: [(&str, &str); 4] = [
+    (
+        "# What is to be done, in one line",
+        "write what this task does as its heading",
+    ),
+    (
+        "Why it is wanted, what is there already, and what must not change. Each iteration begins with a fresh context and",
+        "replace this paragraph with a description of the task",
+    ),
+    ("- [ ] M1.1 The greeting names the user", CRITERION),
+    ("- [ ] M1.2 The greeting ends with a line break", CRITERION),
+];
+
+const CRITERION: &str = "write a success criterion of this task, with a `verify:` command that fails now";
 
 #[cfg(test)]
 mod tests {
-    use crate::task::{Task, body, lint};
+    use crate::task::{LintRule, Task, body, lint};
 
     use super::*;
 
     #[test]
-    fn the_example_task_has_no_findings() {
-        assert_eq!(lint(Some(TASK), 2), []);
+    fn the_example_task_has_no_findings_but_its_placeholders() {
+        let findings = lint(Some(TASK), 2);
+        let rules: Vec<_> = findings.iter().map(|found| found.rule).collect();
+        assert_eq!(rules, [LintRule::Placeholders; 4], "{findings:#?}");
+        assert_eq!(lint(Some(&filled_in(TASK)), 2), []);
         let task = Task::parse(TASK).unwrap();
         let ids: Vec<_> = task.checkboxes.iter().map(|found| found.id.as_str()).collect();
         assert_eq!(ids, ["M1.1", "M1.2"]);
@@ -47,10 +75,15 @@ mod tests {
                 .unwrap_or(line)
         });
         let text = format!("{}\n{}", head.collect::<Vec<_>>().join("\n"), body(TASK));
-        assert_eq!(lint(Some(&text), 2), [], "{text}");
+        assert_eq!(lint(Some(&filled_in(&text)), 2), [], "{text}");
         let task = Task::parse(&text).unwrap().frontmatter;
         assert_eq!(task.overrides().len(), 12);
         assert!(task.pr.draft && task.pr.title_template.is_some() && !task.verify_commands.is_empty());
+    }
+
+    fn filled_in(text: &str) -> String {
+        let replace = |text: String, (line, _): &(&str, &str)| text.replace(line, &format!("{line} now"));
+        PLACEHOLDERS.iter().fold(text.to_owned(), replace)
     }
 
     fn is_setting(line: &str) -> bool {
@@ -69,6 +102,8 @@ mod tests {
     #[cfg(feature = "cli")]
     #[test]
     fn the_example_configuration_is_toml() {
-        assert!(CONFIG.parse::<toml::Table>().unwrap().contains_key("budget"));
+        for text in [CONFIG, LOCAL_CONFIG] {
+            assert!(text.parse::<toml::Table>().unwrap().contains_key("budget"));
+        }
     }
 }

@@ -10,6 +10,7 @@ use ralph::event::Event;
 use rstest::rstest;
 use serde_json::{Value, json};
 
+use crate::fake_engine;
 use crate::need;
 use crate::support::ralph::{
     Live, Place, call, commit, doing, eventually, finish, in_place_of, run, script, whole_task, write,
@@ -407,6 +408,50 @@ fn the_environment_is_described() {
         tools[0]["version"]
             .as_str()
             .is_some_and(|version| version.starts_with("git version"))
+    );
+}
+
+#[test]
+fn the_engine_is_asked() {
+    let place = Place::new();
+    let ask = |address: &str| {
+        let ended = finish(
+            place
+                .ralph(&["doctor", "env", "--json"])
+                .env("DOCKER_HOST", address),
+        );
+        ended.expect(0, &[]);
+        let tools: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let engine = tools
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|tool| tool["program"] == "engine");
+        engine.unwrap().clone()
+    };
+    let nowhere = ask("unix:///nonexistent/engine.sock");
+    assert_eq!(nowhere["version"], Value::Null);
+    let problem = nowhere["problem"].as_str().unwrap();
+    assert!(
+        problem.contains("cannot reach a container engine (tried unix:///nonexistent/"),
+        "{problem}"
+    );
+    let address = fake_engine::answering(place.path());
+    let version = format!("Docker 77.1 at {address}");
+    assert_eq!(ask(&address)["version"], version.as_str());
+}
+
+#[test]
+fn an_engine_that_does_not_answer_is_not_waited_for_without_end() {
+    let place = Place::new();
+    let (_engine, address) = fake_engine::silent(place.path());
+    let ended = finish(place.ralph(&["doctor", "env"]).env("DOCKER_HOST", address));
+    ended.expect(0, &[]);
+    assert!(
+        ended
+            .stdout
+            .contains("the container engine did not answer within 10 s"),
+        "{ended:?}"
     );
 }
 

@@ -56,6 +56,7 @@ fn every_action_and_its_fields_are_in_the_guide() {
 #[case::agents(&blocks("docs/guide/agents.md", "toml")[0])]
 #[case::a_custom_agent(&blocks("docs/guide/agents.md", "toml")[1])]
 #[case::starter(ralph::task::starter::CONFIG)]
+#[case::local_starter(ralph::task::starter::LOCAL_CONFIG)]
 fn a_configuration_that_is_shown_can_be_loaded(#[case] text: &str) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("ralph.toml"), text).unwrap();

@@ -3,7 +3,8 @@
 use rstest::rstest;
 use serde_json::Value;
 
-use crate::support::ralph::{Place, TASK, script, whole_task};
+use crate::fake_engine;
+use crate::support::ralph::{Place, TASK, finish, script, whole_task};
 
 #[test]
 fn a_valid_task_is_reported_as_valid() {
@@ -127,12 +128,67 @@ fn a_repository_that_lacks_the_base_is_refused(#[case] base: Option<&str>) {
 }
 
 #[test]
-fn what_init_writes_is_fine_and_is_not_overwritten_unasked() {
+fn the_example_of_init_is_no_task_until_it_is_edited() {
+    let place = Place::new();
+    let mut init = place.ralph(&["init", "--force"]);
+    finish(init.env("DOCKER_HOST", "unix:///nonexistent/engine.sock")).expect(0, &["ralph lint, ralph run"]);
+    let ended = place.run(&["lint"]);
+    ended.expect(2, &["is not valid: 4 problems"]);
+    for fix in [
+        "  fix: write what this task does as its heading",
+        "  fix: replace this paragraph with a description of the task",
+        "  fix: write a success criterion of this task, with a `verify:` command that fails now",
+    ] {
+        assert!(ended.stdout.contains(fix), "{}", ended.stdout);
+    }
+    place
+        .run_script(&script([whole_task()]))
+        .expect_refused(&["ralph_task.md:31: this line is left from the example that `ralph init` writes"]);
+    assert!(place.runs().is_empty());
+    let mut text = std::fs::read_to_string(place.repo().join("ralph_task.md")).unwrap();
+    for (example, own) in [
+        ("What is to be done, in one line", "Say hello"),
+        ("Why it is wanted, what", "What"),
+        ("The greeting names the user", "a.txt says hello"),
+        ("The greeting ends with a line break", "b.txt says hello"),
+    ] {
+        text = text.replace(example, own);
+    }
+    place.write("ralph_task.md", &text);
+    place.run(&["lint"]).expect(0, &["is valid"]);
+}
+
+#[test]
+fn init_chooses_a_container_where_an_engine_answers() {
+    let place = Place::bare();
+    let init = |address: &str| finish(place.ralph(&["init", "--force"]).env("DOCKER_HOST", address));
+    let show = || place.run(&["config", "show"]).stdout;
+    let engine = fake_engine::answering(place.path());
+    init(&engine).expect(
+        0,
+        &["ralph.toml sets `docker` as the sandbox: Docker 77.1 at unix://"],
+    );
+    let shown = show();
+    let value = |key: &str| {
+        let line = shown.lines().find(|line| line.starts_with(key));
+        line.unwrap_or_else(|| panic!("{key} is not in {shown}"))
+            .to_owned()
+    };
+    assert!(value("sandbox.type").contains("docker"), "{shown}");
+    assert!(value("sandbox.network.policy").contains("allowlist"), "{shown}");
+    init("unix:///nonexistent/engine.sock").expect(
+        0,
+        &["warning: ralph.toml sets `local` as the sandbox, which isolates nothing: cannot reach a container engine"],
+    );
+    assert!(show().contains("allow-all"));
+}
+
+#[test]
+fn what_init_wrote_is_not_overwritten_unasked() {
     let place = Place::bare();
     let ended = place.run(&["init"]);
     ended.expect(0, &["ralph lint, ralph run"]);
     assert_eq!(ended.stdout.lines().count(), 2);
-    place.run(&["lint"]).expect(0, &["is valid"]);
     place.write("ralph_task.md", "mine");
     place
         .run(&["init"])

@@ -18,6 +18,7 @@ mod demo;
 mod events;
 mod examples;
 mod failures;
+mod fake_engine;
 mod guest_build;
 mod guide;
 mod lint_cli;
