@@ -166,9 +166,14 @@ fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
         assembly: AssemblyContext::new(surroundings, Arc::new(ui)),
         global: args.global,
     };
-    match execute(&context, args.command) {
-        Ok(exit) => exit,
-        Err(error) => ui.error(&error),
+    match (execute(&context, args.command), ui.lost_output()) {
+        (Err(error), _) => ui.error(&error),
+        (Ok(exit), None) => exit,
+        (Ok(CliExit::Success), Some(error)) => ui.error(&error),
+        (Ok(exit), Some(error)) => {
+            ui.error(&error);
+            exit
+        }
     }
 }
 

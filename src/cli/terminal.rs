@@ -47,6 +47,7 @@ impl EventSink for EventPrinter {
             }
             (EventFormat::Json, _) => {
                 if let Ok(text) = serde_json::to_string(event) {
+                    // The run goes on, and `Ui::lost_output` reports the failure at its end.
                     let _ = self.ui.data(text);
                 }
             }

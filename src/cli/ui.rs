@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
 
 use serde::Serialize;
 
@@ -12,6 +13,14 @@ use crate::text::visible;
 
 use super::image::observer;
 use super::{CliError, CliExit};
+
+/// Why stdout, of which a process has one, could not be written.
+static LOST_OUTPUT: OnceLock<String> = OnceLock::new();
+
+fn stdout_error(reason: &str) -> CliError {
+    CliError::runtime(format!("cannot write to stdout: {reason}"))
+        .with_hint("the output is incomplete; `ralph logs --json` prints the events of a run again")
+}
 
 /// Writes to stdout and stderr.
 #[derive(Clone, Copy, Debug)]
@@ -52,21 +61,37 @@ impl Ui {
 
     /// Writes data to stdout as it is, because the user asked for that.
     pub(super) fn raw(self, text: impl Display) -> Result<(), CliError> {
-        match writeln!(std::io::stdout().lock(), "{text}") {
+        self.checked(writeln!(std::io::stdout().lock(), "{text}"))
+    }
+
+    /// Writes the output of a command to the same stream as it is. The caller has made it visible, or the user asked for it.
+    /// A failure does not end the command; [`Ui::lost_output`] reports it.
+    pub(super) fn bytes(self, stream: OutputStream, bytes: &[u8]) {
+        let _ = match stream {
+            OutputStream::Stdout => {
+                let mut stdout = std::io::stdout().lock();
+                self.checked(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+            }
+            OutputStream::Stderr => {
+                let _ = std::io::stderr().lock().write_all(bytes);
+                Ok(())
+            }
+        };
+    }
+
+    /// Keeps the first failure of stdout. A closed pipe is none.
+    fn checked(self, written: std::io::Result<()>) -> Result<(), CliError> {
+        match written {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(CliError::runtime(format!("cannot write to stdout: {error}")))
+                Err(stdout_error(LOST_OUTPUT.get_or_init(|| error.to_string())))
             }
             _ => Ok(()),
         }
     }
 
-    /// Writes the output of a command to the same stream as it is. The caller has made it visible, or the user asked for it.
-    pub(super) fn bytes(self, stream: OutputStream, bytes: &[u8]) {
-        // A closed pipe must not end the command.
-        let _ = match stream {
-            OutputStream::Stdout => std::io::stdout().lock().write_all(bytes),
-            OutputStream::Stderr => std::io::stderr().lock().write_all(bytes),
-        };
+    /// Why stdout is incomplete, if it is.
+    pub(super) fn lost_output(self) -> Option<CliError> {
+        LOST_OUTPUT.get().map(|reason| stdout_error(reason))
     }
 
     /// Writes a value as JSON.
