@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// Replaces every run of white space, line breaks included, with one space.
 pub(crate) fn one_line(text: &str) -> String {
@@ -24,9 +24,14 @@ pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// `1 line`, `2 lines`.
-pub(crate) fn counted(count: u64, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
+/// `1 line`, `2 lines`, `2 boxes`.
+pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let hisses = ["s", "x", "ch", "sh"].iter().any(|end| noun.ends_with(end));
+    let plural = match count == N::from(1) {
+        true => "",
+        false if hisses => "es",
+        false => "s",
+    };
     format!("{count} {noun}{plural}")
 }
 
@@ -39,7 +44,8 @@ pub(crate) fn cut_middle(text: &str, limit: usize) -> Cow<'_, str> {
     let half = limit / 2;
     let head: String = text.chars().take(half).collect();
     let tail: String = text.chars().skip(count - half).collect();
-    Cow::Owned(format!("{head}[... {} characters ...]{tail}", count - 2 * half))
+    let cut = counted(count - 2 * half, "character");
+    Cow::Owned(format!("{head}[... {cut} ...]{tail}"))
 }
 
 /// Whether a character changes how a terminal shows other text: control characters, except for line break and tab, and
@@ -100,6 +106,15 @@ mod tests {
         assert_eq!(visible(hostile), shown);
         let plain = "plain\n\ttext, \u{e4}\u{65e5}\u{1f600}";
         assert!(matches!(visible(plain), Cow::Borrowed(text) if text == plain));
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!(counted(1_u64, "token"), "1 token");
+        assert_eq!(counted(0_u64, "token"), "0 tokens");
+        assert_eq!(counted(2_usize, "sandbox"), "2 sandboxes");
+        assert_eq!(counted(1_usize, "process"), "1 process");
+        assert_eq!(counted(3_u32, "path"), "3 paths");
     }
 
     #[test]

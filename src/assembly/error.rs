@@ -18,7 +18,7 @@ use crate::sandbox::{SandboxError, SandboxErrorKind};
 use crate::scm::ScmError;
 use crate::state::StateError;
 use crate::task::TaskError;
-use crate::text::error_chain;
+use crate::text::{counted, error_chain};
 
 /// What kind of error it is: who can mend it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +78,12 @@ impl AssemblyError {
 
     /// A task file with this many findings of the linter.
     pub(crate) fn invalid_task(path: &Path, findings: usize) -> Self {
-        let plural = if findings == 1 { "" } else { "s" };
         let message = format!(
-            "the task file `{}` is not valid: {findings} problem{plural}",
-            path.display()
+            "the task file `{}` is not valid: {}",
+            path.display(),
+            counted(findings, "problem")
         );
-        Self::usage(message).with_hint("`ralph init` writes a valid task to start from")
+        Self::usage(message).with_hint("`ralph init` writes an example to start from")
     }
 
     /// Adds lines with details to the message.

@@ -167,9 +167,8 @@ fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
         global: args.global,
     };
     match (execute(&context, args.command), ui.lost_output()) {
-        (Err(error), _) => ui.error(&error),
+        (Err(error), _) | (Ok(CliExit::Success), Some(error)) => ui.error(&error),
         (Ok(exit), None) => exit,
-        (Ok(CliExit::Success), Some(error)) => ui.error(&error),
         (Ok(exit), Some(error)) => {
             ui.error(&error);
             exit

@@ -129,7 +129,7 @@ fn styled_detail(kind: &EventKind) -> (Option<&'static str>, String) {
             tokens,
             cost_usd,
         } => {
-            let tokens = tokens.map_or("unknown tokens".to_owned(), |tokens| format!("{tokens} tokens"));
+            let tokens = tokens.map_or("unknown tokens".to_owned(), |tokens| counted(tokens, "token"));
             let cost = cost_usd.map_or("cost unknown".to_owned(), |cost| format!("${cost:.4}"));
             (None, format!("{model} answered ({tokens}, {cost})"))
         }

@@ -7,6 +7,7 @@ use std::process;
 use std::time::Duration;
 
 use crate::secret::Redactor;
+use crate::text::counted;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +154,8 @@ impl CapturedOutput {
             0 => redactor.redact(&lossy(&[self.head.as_slice(), self.tail.as_slice()].concat())),
             cut => {
                 let (head, tail) = redactor.redact_cut(&lossy(&self.head), &lossy(&self.tail));
-                format!("{head}\n[... {cut} bytes not kept ...]\n{tail}")
+                let cut = counted(cut, "byte");
+                format!("{head}\n[... {cut} not kept ...]\n{tail}")
             }
         }
     }

@@ -13,6 +13,7 @@ use super::platform::Platform;
 use super::tag::ImageTag;
 use crate::atomic_file::{FileAccess, write_durably};
 use crate::digest::Digest;
+use crate::text::counted;
 
 /// The version of the file format.
 const VERSION: u32 = 1;
@@ -157,7 +158,8 @@ impl LockedImage {
 
     fn layer_differences(&self, now: &Self) -> Vec<String> {
         let (before, after) = (self.layers.len(), now.layers.len());
-        let count = (before != after).then(|| format!("{before} layers are recorded, it has {after}"));
+        let count =
+            (before != after).then(|| format!("recorded: {}, it has {after}", counted(before, "layer")));
         let pairs = self.layers.iter().zip(&now.layers).zip(1..);
         let layers = pairs.filter(|((before, after), _)| before != after);
         let layers = layers.map(|((before, after), number)| {
@@ -284,7 +286,7 @@ mod tests {
     )]
     #[case::a_layer_more(
         |now: &mut LockedImage| { now.digest = digest("other"); now.layers.push(digest("third")) },
-        &["2 layers are recorded, it has 3"]
+        &["recorded: 2 layers, it has 3"]
     )]
     #[case::settings_alone(|now: &mut LockedImage| now.digest = digest("other"), &["a setting or a label differs"])]
     fn what_differs_from_the_record_is_named(

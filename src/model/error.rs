@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::text::counted;
+
 /// Why a model did not answer.
 #[derive(Debug, Error)]
 pub enum ModelError {
@@ -34,7 +36,7 @@ pub enum ModelError {
         message: String,
     },
     /// All attempts failed.
-    #[error("{endpoint} did not answer after {attempts} attempts")]
+    #[error("{endpoint} did not answer after {}", counted(*attempts, "attempt"))]
     Unavailable {
         /// The base URL.
         endpoint: String,

@@ -172,7 +172,7 @@ mod tests {
         "the script has no answer for call 0 of iteration 0"
     )]
     #[case(2, 0, CallPurpose::Agent, "the model `m` is rate limited for 2 s")]
-    #[case(3, 0, CallPurpose::Agent, "the script did not answer after 1 attempts")]
+    #[case(3, 0, CallPurpose::Agent, "the script did not answer after 1 attempt")]
     #[case(3, 1, CallPurpose::Agent, "the script refused the credential (HTTP 401)")]
     #[case(3, 2, CallPurpose::Agent, "the model `m` is rate limited")]
     #[case(

@@ -12,7 +12,7 @@ use crate::sandbox::{Sandbox, SandboxError, SandboxErrorKind};
 use crate::scm::PrivateClone;
 use crate::secret::Redactor;
 use crate::state::CommandFailure;
-use crate::text::error_chain;
+use crate::text::{counted, error_chain};
 
 use super::RunInputs;
 use super::error::is_sandbox_fault;
@@ -249,6 +249,9 @@ pub(super) fn output_text(exit: &Exit, redactor: &Redactor) -> String {
     let text = text.trim_end();
     match text::last_bytes(text, MAX_OUTPUT) {
         whole if whole.len() == text.len() => whole.to_owned(),
-        kept => format!("[... {} bytes cut ...]\n{kept}", text.len() - kept.len()),
+        kept => format!(
+            "[... {} cut ...]\n{kept}",
+            counted(text.len() - kept.len(), "byte")
+        ),
     }
 }

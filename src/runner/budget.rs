@@ -99,8 +99,11 @@ impl Ledger {
     /// Checks whether another iteration may start.
     pub(super) fn check(&self, budget: &Budget) -> Result<(), Halt> {
         if self.iterations >= budget.max_iterations {
-            let iterations = budget.max_iterations;
-            return exceeded(&format!("all {iterations} iterations are spent (max_iterations)"));
+            let spent = match budget.max_iterations {
+                1 => "the one iteration is spent".to_owned(),
+                many => format!("all {many} iterations are spent"),
+            };
+            return exceeded(&format!("{spent} (max_iterations)"));
         }
         if self.worked >= budget.max_wall_time {
             let minutes = budget.max_wall_time.as_secs() / 60;
@@ -127,7 +130,8 @@ impl Ledger {
             && (spent.saturating_add(worst.tokens.total()) > limit || spent >= limit)
         {
             return exceeded(&format!(
-                "the next call could use more than is left: {spent} of {limit} tokens spent (max_tokens_total)"
+                "the next call could use more than is left: {spent} of {} spent (max_tokens_total)",
+                counted(limit, "token")
             ));
         }
         match budget.max_cost {

@@ -8,7 +8,7 @@ use crate::scm::{
     ScmError, Snapshot,
 };
 use crate::state::UncommittedWork;
-use crate::text::error_chain;
+use crate::text::{counted, error_chain};
 
 use super::RunError;
 use super::actions::ActionsLog;
@@ -188,14 +188,15 @@ fn run_file_notice(path: &RepoPath) -> String {
 }
 
 fn large_files_notice(files: &[LargeFile], limit: u64) -> String {
-    let name = |file: &LargeFile| format!("`{}` ({} bytes)", file.path, file.bytes);
+    let name = |file: &LargeFile| format!("`{}` ({})", file.path, counted(file.bytes, "byte"));
     let mut names: Vec<String> = files.iter().take(NAMES_SHOWN).map(name).collect();
     if files.len() > NAMES_SHOWN {
         names.push(format!("{} more", files.len() - NAMES_SHOWN));
     }
     format!(
-        "left out, because an iteration hands back at most {limit} bytes: {}; delete what the task does not need, or add it to \
+        "left out, because an iteration hands back at most {}: {}; delete what the task does not need, or add it to \
          `.gitignore`",
+        counted(limit, "byte"),
         names.join(", ")
     )
 }

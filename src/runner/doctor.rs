@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::EventKind;
 use crate::model::{CallPurpose, ModelMessage, ModelReply, ModelRequest, Profile};
 use crate::state::{IterationRecord, IterationVerdict, JournalEntry, RunOutcomeKind, StateError};
+use crate::text::counted;
 
 use super::error::{Halt, RunError};
 use super::interventions::until_rotated;
@@ -198,8 +199,8 @@ fn parse(text: &str) -> Result<Diagnosis, String> {
     let diagnosis: Diagnosis = serde_json::from_str(text.trim()).map_err(|error| error.to_string())?;
     if diagnosis.signs.is_empty() || diagnosis.signs.len() > MAX_SIGNS {
         return Err(format!(
-            "{} signs, expected 1 to {MAX_SIGNS}",
-            diagnosis.signs.len()
+            "{}, expected 1 to {MAX_SIGNS}",
+            counted(diagnosis.signs.len(), "sign")
         ));
     }
     Ok(diagnosis)
@@ -225,10 +226,10 @@ fn iteration_text(record: &IterationRecord) -> String {
         .map(|failure| format!("`{}` exit {}", failure.command, failure.code))
         .collect();
     format!(
-        "- {}: {} [{} changed lines, loop score {:.2}, failures: {}]\n",
+        "- {}: {} [{}, loop score {:.2}, failures: {}]\n",
         record.iteration,
         record.summary,
-        record.changed_lines,
+        counted(record.changed_lines, "changed line"),
         record.score.total,
         if failures.is_empty() {
             "none".to_owned()

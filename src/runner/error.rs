@@ -8,6 +8,7 @@ use crate::sandbox::{SandboxError, SandboxErrorKind};
 use crate::scm::{ForgeError, ScmError};
 use crate::state::{IterationVerdict, RunOutcomeKind, StateError};
 use crate::task::{PullRequestTemplateError, TaskError};
+use crate::text::counted;
 
 use super::preflight::PreflightFailure;
 use super::prompt::PromptError;
@@ -49,7 +50,7 @@ pub enum RunError {
     #[error("there is no model profile `{0}`")]
     NoProfile(String),
     /// The journal has iterations whose work is in no checkpoint.
-    #[error("the ref `{name}` is gone from the repository, and with it the work of {recorded} iterations")]
+    #[error("the ref `{name}` is gone from the repository, and with it the work of {}", counted(*recorded, "iteration"))]
     StateRefGone {
         /// The state ref of the run.
         name: String,

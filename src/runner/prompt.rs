@@ -5,6 +5,8 @@ use std::fmt::Write;
 use minijinja::{Environment, UndefinedBehavior, context};
 use thiserror::Error;
 
+use crate::text::counted;
+
 use super::progress::LastIteration;
 use super::text;
 
@@ -109,7 +111,10 @@ fn head(text: &str, limit: usize, whole: &str) -> String {
     match text.len() - kept.len() {
         _ if text.is_empty() => NOTHING.to_owned(),
         0 => text.to_owned(),
-        cut => format!("{kept}\n[... {cut} bytes cut; all of it is in `{whole}` ...]"),
+        cut => format!(
+            "{kept}\n[... {} cut; all of it is in `{whole}` ...]",
+            counted(cut, "byte")
+        ),
     }
 }
 
@@ -120,7 +125,10 @@ fn tail(text: &str, limit: usize, whole: &str) -> String {
     match text.len() - kept.len() {
         _ if text.is_empty() => NOTHING.to_owned(),
         0 => text.to_owned(),
-        cut => format!("[... {cut} bytes cut; all of it is in `{whole}` ...]\n{kept}"),
+        cut => format!(
+            "[... {} cut; all of it is in `{whole}` ...]\n{kept}",
+            counted(cut, "byte")
+        ),
     }
 }
 

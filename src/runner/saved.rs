@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::scm::{self, Checkpoint, Checkpoints};
 use crate::state::{Journal, JournalEntry, JournalLine, RunOutcomeKind, repair_log, write_atomically};
+use crate::text::counted;
 
 use super::lease::check_lease;
 use super::run::report_end;
@@ -103,5 +104,5 @@ async fn journal_in(
 
 fn describe_torn(path: &Path, bytes: Option<u64>) -> Option<String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    bytes.map(|bytes| format!("{name}: removed a torn last line of {bytes} bytes"))
+    bytes.map(|bytes| format!("{name}: removed a torn last line of {}", counted(bytes, "byte")))
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Sandbox, SandboxError};
 use crate::exec::{Command, Discard, Exit, ExitStatus};
-use crate::text::error_chain;
+use crate::text::{counted, error_chain};
 
 /// Limit for each command of the self-test.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -71,7 +71,12 @@ impl Selftest<'_> {
         files.write(&path, bytes, 0o600).await?;
         let read = files.read(&path, 16).await?;
         files.remove(&path).await?;
-        let differ = || format!("{} bytes that differ from those written", read.len());
+        let differ = || {
+            format!(
+                "read {}, which differ from those written",
+                counted(read.len(), "byte")
+            )
+        };
         Ok((read != bytes).then(differ))
     }
 

@@ -10,6 +10,7 @@ use super::path::RepoPath;
 use super::repository::Repository;
 use crate::exec::{CapturedOutput, Command, Discard};
 use crate::id::ObjectId;
+use crate::text::counted;
 
 /// How many bytes of a patch are kept: a quarter from its beginning, the rest from its end.
 const PATCH_BYTES: usize = 1024 * 1024;
@@ -104,8 +105,8 @@ impl Diff {
     #[must_use]
     pub fn summary(&self) -> String {
         let LineCount { added, removed } = self.lines();
-        let (files, plural) = (self.files.len(), if self.files.len() == 1 { "" } else { "s" });
-        format!("{files} file{plural} changed, {added} lines added, {removed} removed")
+        let (files, added) = (counted(self.files.len(), "file"), counted(added, "line"));
+        format!("{files} changed, {added} added, {removed} removed")
     }
 }
 

@@ -1,11 +1,13 @@
 //! Reports every mistake in a task file before a run costs anything.
 
+use crate::text::counted;
+
 use super::checkbox::Criteria;
 use super::document::TaskDocument;
 use super::error::{LintRule, TaskError, example};
+use super::starter::PLACEHOLDERS;
 
 /// Reports every mistake in a task file, by line. `None` means that the file does not exist.
-use super::starter::PLACEHOLDERS;
 #[must_use]
 pub fn lint(text: Option<&str>, min_checkboxes: usize) -> Vec<TaskError> {
     let Some(text) = text else {
@@ -19,9 +21,9 @@ pub fn lint(text: Option<&str>, min_checkboxes: usize) -> Vec<TaskError> {
     let mut document = TaskDocument::parse(text);
     let mut findings = std::mem::take(&mut document.errors);
     findings.extend(nul_characters(text));
+    findings.extend(placeholders(text));
     findings.extend(missing_budgets(&document));
     findings.extend(too_few_checkboxes(&document, min_checkboxes));
-    findings.extend(placeholders(text));
     findings.extend(unverified_checkboxes(&document));
     findings.sort_by_key(|finding| finding.line);
     findings
@@ -38,8 +40,6 @@ fn nul_characters(text: &str) -> Option<TaskError> {
     ))
 }
 
-/// The configuration has defaults for these, but a task that costs money has to set its own limits.
-fn missing_budgets(document: &TaskDocument) -> Vec<TaskError> {
 /// What is left of the example of `ralph init`: a run would work on that.
 fn placeholders(text: &str) -> Vec<TaskError> {
     let numbered = text.lines().zip(1..);
@@ -53,6 +53,8 @@ fn placeholders(text: &str) -> Vec<TaskError> {
     found.collect()
 }
 
+/// The configuration has defaults for these, but a task that costs money has to set its own limits.
+fn missing_budgets(document: &TaskDocument) -> Vec<TaskError> {
     let Some(keys) = &document.keys else {
         return Vec::new();
     };
@@ -79,7 +81,11 @@ fn too_few_checkboxes(document: &TaskDocument, min_checkboxes: usize) -> Option<
         TaskError::new(
             checkboxes.last().map_or(1, |last| last.line),
             LintRule::EnoughCheckboxes,
-            format!("{} of at least {min_checkboxes} checkboxes", checkboxes.len()),
+            format!(
+                "{} of at least {}",
+                checkboxes.len(),
+                counted(min_checkboxes, "checkbox")
+            ),
             "add success criteria like - [ ] M1.1 The login survives a restart",
         )
     })

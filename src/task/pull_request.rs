@@ -5,7 +5,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::frontmatter::PullRequestOptions;
-use crate::text::{one_line, visible};
+use crate::text::{counted, one_line, visible};
 
 /// The default template of the title.
 const TITLE_TEMPLATE: &str = include_str!("../../templates/pr_title.j2");
@@ -210,6 +210,7 @@ fn render(name: &str, template: &str, facts: &PullRequestFacts) -> Result<String
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.add_filter("code", |text: String| code_span(&text));
+    environment.add_filter("counted", |count: u64, noun: String| counted(count, &noun));
     environment
         .render_named_str(name, template, facts)
         .map_err(|source| PullRequestTemplateError {

@@ -112,7 +112,7 @@ async fn what_a_killed_run_left_belongs_to_its_data_directory() {
     let listed = finish(&mut other.ralph(&["sandbox", "ls"]));
     assert!(!listed.stdout.contains(&name), "{}", listed.stdout);
     listed.expect(0, &["`--all` lists them"]);
-    finish(&mut other.ralph(&["sandbox", "prune"])).expect(0, &["Removed 0 of"]);
+    finish(&mut other.ralph(&["sandbox", "prune"])).expect(0, &["Removed 0 docker sandboxes"]);
     let asked = finish(&mut other.ralph(&["sandbox", "prune", "--all", "--dry-run"]));
     assert!(asked.stdout.contains(&name), "{}", asked.stdout);
     finish(&mut site.ralph(&["resume"])).expect(0, &["done: "]);

@@ -136,6 +136,56 @@ fn output_that_cannot_be_written_is_a_failure(#[case] args: &[&str]) {
 }
 
 #[test]
+fn a_run_whose_events_cannot_be_written_ends_as_it_should_and_fails() {
+    let full = need!(fs::OpenOptions::new().write(true).open("/dev/full"));
+    let place = Place::new();
+    let steps = script([whole_task()]);
+    let ended = Live::start_with(&mut place.scripted(&steps, &["--json"]), full).wait();
+    ended.expect(
+        1,
+        &["ralph: cannot write to stdout: ", "hint: ", "ralph logs --json"],
+    );
+    assert_eq!(
+        ended.stderr.matches("cannot write").count(),
+        1,
+        "{}",
+        ended.stderr
+    );
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+    assert_eq!(place.status()["state"], "done");
+    assert!(place.run_dir().join("pull-request.md").exists());
+}
+
+#[test]
+fn one_is_never_shown_as_many() {
+    let place = Place::new();
+    let mut first = call(&json!({"summary": "one line", "actions": [write("x", "y\n"), commit("m")]}));
+    first["tokens"] = json!({"input": 1, "output": 0});
+    let ended = finish(&mut place.scripted(&json!({"iterations": [[first]]}), &["--max-iterations", "1"]));
+    ended.expect(1, &["the one iteration is spent", "(1 token, "]);
+    let mut shown = vec![
+        ended.stderr,
+        place.run(&["logs"]).stdout,
+        place.run(&["status"]).stdout,
+    ];
+    shown.push(place.run(&["diff", "--stat"]).stdout);
+    place
+        .run(&["resume", "--set", "budget.max_tokens_total=1"])
+        .expect(1, &[]);
+    shown.push(place.run(&["logs"]).stdout);
+    let nouns = "iterations tokens lines bytes files minutes hunks checkboxes attempts calls";
+    for noun in nouns.split(' ') {
+        for text in &shown {
+            let many = format!(" 1 {noun}");
+            assert!(
+                !text.contains(&many) && !text.contains(&format!("(1 {noun}")),
+                "{many}: {text}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_huge_argument_is_cut_in_the_message() {
     let huge = "x".repeat(50_000);
     let ended = Place::new().run(&["status", &huge]);

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::text::counted;
+
 use super::check::problems;
 use super::json::{JsonNode, char_start, position};
 use super::schema::{ActionsAnswer, AgentAction, schema};
@@ -37,9 +39,9 @@ fn parse_root(text: &str, root: &JsonNode<'_>) -> Result<ActionsAnswer, AnswerEr
 /// The error for an answer that reached the output limit.
 pub(super) fn cut_off(text: &str) -> AnswerError {
     AnswerError(format!(
-        "the answer was cut off at the output limit after {} characters: \
+        "the answer was cut off at the output limit after {}: \
          answer shorter, with fewer or smaller actions",
-        text.chars().count()
+        counted(text.chars().count(), "character")
     ))
 }
 

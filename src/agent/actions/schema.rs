@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::agent::AgentConclusion;
+use crate::text::counted;
 
 use super::diff::Patch;
 use super::path::RelPath;
@@ -241,11 +242,6 @@ impl fmt::Display for AgentAction {
             }
         }
     }
-}
-
-fn counted(count: usize, unit: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {unit}{plural}")
 }
 
 /// The first line that is not blank, shortened.

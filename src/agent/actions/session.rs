@@ -2,6 +2,7 @@
 
 use crate::agent::{AgentBrief, AgentConclusion, AgentOutcome, AgentSession, AgentStep, StepResult};
 use crate::model::{ModelMessage, ModelReply};
+use crate::text::counted;
 
 use super::answer::{AnswerError, cut_off, parse_answer};
 use super::schema::{ActionsAnswer, AgentAction};
@@ -115,7 +116,8 @@ fn shortened(text: &str) -> String {
     }
     let head: String = text.chars().take(QUOTED / 2).collect();
     let tail: String = text.chars().skip(count - QUOTED / 2).collect();
-    format!("{head}\n[... {} characters left out ...]\n{tail}", count - QUOTED)
+    let cut = counted(count - QUOTED, "character");
+    format!("{head}\n[... {cut} left out ...]\n{tail}")
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::id::RunId;
 
 use super::{LoopbackBroker, ServiceArgs};
 use crate::cli::{CliError, CliExit, CliResult, Context, io_error};
+use crate::text::counted;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct RunGatewayArgs {
@@ -67,7 +68,7 @@ fn describe_notice(notice: MeterNotice) -> String {
             model, tokens, cost, ..
         } => {
             let cost = cost.map_or("at an unknown price".to_owned(), |cost| cost.to_string());
-            format!("{model}: {} tokens, {cost}", tokens.total())
+            format!("{model}: {}, {cost}", counted(tokens.total(), "token"))
         }
         MeterNotice::BudgetExceeded(overdrawn) => format!("budget exceeded: {overdrawn}"),
         MeterNotice::Unpriced { model } => format!("refused: the price of `{model}` is unknown"),

@@ -10,6 +10,7 @@ use crate::image::{
 use super::progress::observer;
 use super::selection::ImageSetup;
 use crate::cli::{CliExit, CliResult, Context};
+use crate::text::counted;
 
 /// The JSON output.
 #[derive(Serialize)]
@@ -108,13 +109,16 @@ impl CheckReport<'_> {
 fn difference_lines(difference: &ImageDifference) -> Vec<String> {
     match difference {
         ImageDifference::Layers { first, second } => {
-            vec![format!("  the first has {first} layers, the second has {second}")]
+            vec![format!(
+                "  the first has {}, the second has {second}",
+                counted(*first, "layer")
+            )]
         }
         ImageDifference::Setting { name } => vec![format!("  {name} differs")],
         ImageDifference::Layer { number, files } => match files {
             LayerDifference::No => vec![format!("  layer {number} differs")],
             LayerDifference::Yes { count, some, .. } => {
-                let headline = format!("  layer {number} differs in {count} files");
+                let headline = format!("  layer {number} differs in {}", counted(*count, "file"));
                 std::iter::once(headline)
                     .chain(some.iter().map(file_line))
                     .collect()

@@ -9,7 +9,7 @@ use crate::engine::{ProgressSink, TransferAmount, TransferProgress};
 use crate::exec::{OutputLine, OutputSink};
 use crate::image::load::{LoadedImage, SentLayers};
 use crate::image::{ImageError, ImageObserver, ImageStep};
-use crate::text::{error_chain, visible};
+use crate::text::{counted, error_chain, visible};
 
 use crate::cli::Ui;
 use crate::cli::ui::columns;
@@ -27,13 +27,13 @@ pub(in crate::cli) fn observer(ui: Ui) -> Box<dyn ImageObserver> {
 }
 
 fn sent_text(loaded: &LoadedImage) -> String {
-    let all = loaded.layers;
+    let all = counted(loaded.layers, "layer");
     match loaded.sent {
         SentLayers::Nothing => "the engine has all layers".to_owned(),
         SentLayers::Missing { layers, bytes } => {
-            format!("sent {layers} of {all} layers, {}", HumanBytes(bytes))
+            format!("sent {layers} of {all}, {}", HumanBytes(bytes))
         }
-        SentLayers::Everything { bytes } => format!("sent all {all} layers, {}", HumanBytes(bytes)),
+        SentLayers::Everything { bytes } => format!("sent all of {all}, {}", HumanBytes(bytes)),
     }
 }
 

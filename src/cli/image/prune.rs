@@ -7,6 +7,7 @@ use crate::image::{KeepReason, LocalImage, PruneDecision, PruneRules};
 
 use super::selection::ImageFlags;
 use crate::cli::{CliError, CliExit, CliResult, Context};
+use crate::text::counted;
 
 /// Remove old images that ralph built. Keeps the images of this project, images with a container, the newest of each
 /// name, and another project's images of the last 30 days
@@ -86,9 +87,10 @@ fn show(
         }
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };
-    context
-        .ui
-        .say(format_args!("{verb} {removed} of {} images", decisions.len()));
+    context.ui.say(format_args!(
+        "{verb} {removed} of {}",
+        counted(decisions.len(), "image")
+    ));
     Ok(())
 }
 

@@ -157,7 +157,7 @@ fn line(row: &ImageRow, now: Timestamp) -> String {
         role,
         row.image,
         DecimalBytes(row.size),
-        counted(row.layers as u64, "layer"),
+        counted(row.layers, "layer"),
         age.as_deref().unwrap_or("age unknown")
     )
 }

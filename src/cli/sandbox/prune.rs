@@ -9,6 +9,7 @@ use crate::sandbox::{RemovalScope, SandboxListing};
 use super::ProviderArgs;
 use super::ls::show;
 use crate::cli::{CliExit, CliResult, Context};
+use crate::text::counted;
 
 /// Remove orphaned sandboxes: those whose owner has exited or whose workspace is gone
 ///
@@ -45,10 +46,9 @@ pub(in crate::cli) async fn prune(context: &Context, args: PruneSandboxesArgs) -
     }
     show(context, &removed, args.json)?;
     context.ui.say(format_args!(
-        "{} {} of {} sandboxes.",
+        "{} {}.",
         if args.dry_run { "Would remove" } else { "Removed" },
-        removed.len(),
-        provider.name()
+        counted(removed.len(), &format!("{} sandbox", provider.name()))
     ));
     Ok(CliExit::Success)
 }

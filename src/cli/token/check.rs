@@ -10,6 +10,7 @@ use super::super::credentials::{CredentialArgs, describe_location};
 use super::not_usable;
 use super::store::{VerifyArgs, verify};
 use crate::cli::{CliExit, CliResult, Context};
+use crate::text::counted;
 
 /// Show whether a credential is stored and when it expires; exits with 1 when it is missing or expired
 #[derive(Debug, clap::Args)]
@@ -76,7 +77,7 @@ impl CredentialStatus {
     fn describe(&self, kind: CredentialKind) -> String {
         let left = match (self.renewed_by_itself, self.days_left) {
             (true, _) => "it is renewed automatically".to_owned(),
-            (false, Some(days)) => format!("{days} day{} left", if days == 1 { "" } else { "s" }),
+            (false, Some(days)) => format!("{} left", counted(days, "day")),
             (false, None) => "it has no expiry date".to_owned(),
         };
         format!("{kind} is in {}: {left}", self.place)

@@ -9,6 +9,7 @@ use std::{io, iter, thread};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::super::blocking;
+use crate::text::counted;
 
 /// The environment variable that holds the mark.
 pub(super) const VARIABLE: &str = "RALPH_MARK";
@@ -76,8 +77,8 @@ impl ProcessMark {
             let timed_out = Instant::now() >= deadline;
             found.iter().copied().for_each(&each);
             if timed_out {
-                let count = found.len();
-                let message = format!("{count} processes are still running (one is {first})");
+                let running = counted(found.len(), "process");
+                let message = format!("still running: {running} (one is {first})");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
             thread::sleep(PAUSE);

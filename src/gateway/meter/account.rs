@@ -7,6 +7,7 @@ use thiserror::Error;
 use super::CallAmount;
 use super::file::MeterEntry;
 use super::prices::PriceList;
+use crate::text::counted;
 use crate::usage::{Tokens, Usd};
 
 /// The limit of a run's usage. `None` means unlimited.
@@ -61,7 +62,8 @@ pub enum OverBudget {
     },
     /// The limit on tokens.
     #[error(
-        "the next call could use {worst} tokens; {spent} of {limit} are used or reserved (max_tokens_total)"
+        "the next call could use {}; {spent} of {limit} are used or reserved (max_tokens_total)",
+        counted(*worst, "token")
     )]
     Tokens {
         /// The most that the call can use.

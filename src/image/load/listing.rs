@@ -14,6 +14,7 @@ use super::archive::CHUNK;
 use super::contents::{FileSlice, ImageContents, ImageLayer, LayerEncoding, LayerLocation, diff_ids};
 use super::spool::Spool;
 use crate::digest::{Digest, HashingReader};
+use crate::text::counted;
 
 /// The largest JSON document that is kept in memory.
 const LARGEST_JSON: u64 = 4 * 1024 * 1024;
@@ -146,8 +147,8 @@ pub(super) fn contents(
     let config = config.ok_or_else(|| format!("its config `{}` is missing", image.config))?;
     let diff_ids = diff_ids(config)?;
     if diff_ids.len() != image.layers.len() {
-        let (listed, there) = (diff_ids.len(), image.layers.len());
-        return Err(format!("its config lists {listed} layers, `{MANIFEST}` lists {there}").into());
+        let (listed, there) = (counted(diff_ids.len(), "layer"), image.layers.len());
+        return Err(format!("its config lists {listed}, `{MANIFEST}` lists {there}").into());
     }
     let layers = diff_ids.into_iter().zip(&image.layers).map(|(diff_id, name)| {
         let found = members.find(name);

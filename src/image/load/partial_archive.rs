@@ -12,6 +12,7 @@ use super::compose::{ComposedImage, blob_path};
 use super::contents::ImageLayer;
 use super::source::{LayerWriter, LoadSource};
 use crate::digest::Digest;
+use crate::text::counted;
 
 /// Writes an archive of the image with the layers `send`. `manifest.json` comes last: without it an engine loads nothing.
 pub(super) fn write(
@@ -85,7 +86,7 @@ fn add_layer(
     out.write_all(header.as_bytes())?;
     let written = write(out)?;
     if written != layer.size {
-        let reason = format!("it has {written} bytes, expected {}", layer.size);
+        let reason = format!("it has {}, expected {}", counted(written, "byte"), layer.size);
         return Err(damaged(layer, &reason));
     }
     let padding = written.next_multiple_of(512) - written;

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::{ImageAction, ImagePlan, ImageStep, OnFailure, PlannedBase, PlannedDockerfile, StepReason};
+use crate::text::counted;
 
 const HOUR: u64 = 60 * 60;
 const DAY: u64 = 24 * HOUR;
@@ -99,7 +100,7 @@ impl fmt::Display for Rounded {
             DAY.. => (seconds / DAY, "day"),
             _ => (seconds / HOUR, "hour"),
         };
-        write!(f, "{count} {unit}{}", if count == 1 { "" } else { "s" })
+        f.write_str(&counted(count, unit))
     }
 }
 

@@ -198,6 +198,6 @@ fn describe(bytes: &[u8]) -> String {
         Ok("") => "the end of the connection".to_owned(),
         Ok(text) if !text.contains(char::is_control) => text.to_owned(),
         _ if is_refusal(bytes) => "a TLS alert".to_owned(),
-        _ => format!("an answer of {} bytes", bytes.len()),
+        _ => format!("an answer of length {}", bytes.len()),
     }
 }

@@ -335,7 +335,7 @@ async fn a_diff_counts_lines_and_bounds_the_patch() {
         ]
     );
     assert!(diff.patch.contains("+more"), "{}", diff.patch);
-    assert_eq!(diff.summary(), "3 files changed, 1 lines added, 1 removed");
+    assert_eq!(diff.summary(), "3 files changed, 1 line added, 1 removed");
     assert_eq!(clone.diff(&small.tree, &small.tree).await.unwrap().files, []);
 
     write(dir, "big.txt", &"a line of some length\n".repeat(200_000));

@@ -1,5 +1,7 @@
 //! Applies a unified diff.
 
+use crate::text::counted;
+
 use super::{DiffLine, Hunk, LineOp, Patch, PatchEffect, PatchError};
 
 /// The result of applying a diff to a file.
@@ -37,9 +39,9 @@ pub(super) fn apply(patch: &Patch, original: Option<&[u8]>) -> Result<PatchedFil
         PatchEffect::Delete if content.is_empty() => Ok(PatchedFile::Deleted),
         PatchEffect::Delete => {
             let left = content.split_inclusive(|byte| *byte == b'\n').count();
-            let plural = if left == 1 { "" } else { "s" };
             Err(PatchError::new(format!(
-                "the diff deletes the file (`+++ /dev/null`) but leaves {left} line{plural} of it"
+                "the diff deletes the file (`+++ /dev/null`) but leaves {} of it",
+                counted(left, "line")
             )))
         }
     }

@@ -11,6 +11,7 @@ use crate::gateway::{Gateway, ListenerProtocol};
 use crate::guest::holder_protocol::{HolderRequest, ListenerTransport};
 use crate::network::firewall::SEALED;
 use crate::network::{Policy, PolicyMode};
+use crate::text::counted;
 
 const DNS: u16 = 53;
 
@@ -53,7 +54,10 @@ impl SealPlan {
     pub(super) fn open(&self, gateway: &Gateway, listeners: Vec<OwnedFd>) -> Result<(), SealError> {
         let (received, expected) = (listeners.len(), self.listeners.len());
         if received != expected {
-            let reason = format!("it passed on {received} listeners instead of {expected}");
+            let reason = format!(
+                "it passed on {} instead of {expected}",
+                counted(received, "listener")
+            );
             return Err(SealError::Failed(reason));
         }
         for (((transport, _), protocol), socket) in self.listeners.iter().zip(listeners) {
