@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{NixError, tail};
 use super::flake::Flake;
-use crate::exec::{Command, Discard, OutputSink};
+use crate::exec::{Command, Discard, ExitStatus, OutputSink};
 
 /// How many files an error names.
 const NAMED: usize = 10;
@@ -16,10 +16,13 @@ const NAMED: usize = 10;
 const BUILT_HERE: &str = "ultimate";
 /// What it prints for a path whose name is the hash of its content: sources and downloads.
 const BY_CONTENT: &str = "ca:";
+/// How `nix-store --check` ends if the second build differs.
+const DIFFERENT: i32 = 104;
 
 impl Flake {
-    /// Builds again what the package at `built` is made of and was built on this host, and compares it with what is in
-    /// the store. Everything else came from a binary cache. Fails at the first part that comes out different.
+    /// Builds again what the package at `built` is made of and was built on this host or by one of its builders, and
+    /// compares it with what is in the store. Everything else came from a binary cache. Fails at the first part that
+    /// comes out different.
     pub(super) async fn rebuild_parts(
         &self,
         built: &Path,
@@ -33,7 +36,10 @@ impl Flake {
         let known = self
             .lines(&self.nix("path-info").arg("--sigs").args(&outputs))
             .await?;
-        let local: Vec<String> = known.iter().filter_map(|line| path_built_here(line)).collect();
+        let local: Vec<String> = known
+            .iter()
+            .filter_map(|line| path_not_from_cache(line))
+            .collect();
         let derivations: BTreeSet<String> = self
             .query(&["--deriver"], &local)
             .await?
@@ -54,10 +60,11 @@ impl Flake {
             return Ok(());
         }
         let outputs = self.query(&["--outputs"], &[derivation.to_owned()]).await?;
+        let is_different = exit.status == ExitStatus::Code(DIFFERENT);
         let different = outputs
             .into_iter()
             .map(PathBuf::from)
-            .find(|output| check_output(output).exists());
+            .find(|output| is_different && check_output(output).exists());
         let Some(output) = different else {
             let (status, log_tail) = (exit.status, tail(&exit.stderr));
             let message = format!("cannot build `{derivation}` a second time ({status}):\n{log_tail}");
@@ -104,13 +111,15 @@ fn is_derivation(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|end| end == "drv")
 }
 
-/// The path in a line of `nix path-info --sigs`, if it was built on this host.
-fn path_built_here(line: &str) -> Option<String> {
+/// The path in a line of `nix path-info --sigs`, unless it came from a binary cache. A path that another builder made for
+/// this host has no mark at all; one of a cache has a signature.
+fn path_not_from_cache(line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     let path = words.next()?;
     let marks: Vec<&str> = words.collect();
-    let is_local = marks.contains(&BUILT_HERE) && !marks.iter().any(|mark| mark.starts_with(BY_CONTENT));
-    is_local.then(|| path.to_owned())
+    let is_built = marks.is_empty() || marks.contains(&BUILT_HERE);
+    let is_by_content = marks.iter().any(|mark| mark.starts_with(BY_CONTENT));
+    (is_built && !is_by_content).then(|| path.to_owned())
 }
 
 /// Where Nix keeps the second build of an output that differs from the first.
@@ -124,10 +133,11 @@ fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// The first files that differ between two trees, by their paths in it.
+/// The first files that differ between two trees, by their paths in it. A tree that is a single file goes by its name.
 fn differing_files(first: &Path, second: &Path) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
-    compare(first, second, Path::new(""), &mut found)?;
+    let name = if first.is_dir() { None } else { first.file_name() };
+    compare(first, second, name.unwrap_or_default().as_ref(), &mut found)?;
     Ok(found)
 }
 
@@ -174,9 +184,18 @@ mod tests {
     #[case::signed_too("/nix/store/a-tool  ultimate cache.example:abc=", Some("/nix/store/a-tool"))]
     #[case::from_a_cache("/nix/store/a-tool\tcache.nixos.org-1:abc=", None)]
     #[case::source("/nix/store/a-source\tultimate ca:fixed:r:sha256:abc", None)]
-    #[case::unknown("/nix/store/a-tool", None)]
-    fn a_path_that_was_built_here_is_found(#[case] line: &str, #[case] expected: Option<&str>) {
-        assert_eq!(path_built_here(line).as_deref(), expected);
+    #[case::from_another_builder("/nix/store/a-tool", Some("/nix/store/a-tool"))]
+    fn a_path_that_no_cache_has_is_found(#[case] line: &str, #[case] expected: Option<&str>) {
+        assert_eq!(path_not_from_cache(line).as_deref(), expected);
+    }
+
+    #[test]
+    fn an_output_that_is_a_file_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let [first, second] = ["abc-layers.json", "abc-layers.json.check"].map(|name| dir.path().join(name));
+        fs::write(&first, "1").unwrap();
+        fs::write(&second, "2").unwrap();
+        assert_eq!(differing_files(&first, &second).unwrap(), ["abc-layers.json"]);
     }
 
     #[test]
