@@ -44,6 +44,7 @@ mod inspect;
 mod limits;
 mod listener;
 pub mod meter;
+mod open_files;
 mod permit;
 mod phantom;
 mod proxy;
@@ -130,6 +131,7 @@ impl Gateway {
     /// A gateway without listeners. Its other methods need a tokio runtime.
     #[must_use]
     pub fn new(setup: GatewaySetup) -> Self {
+        open_files::raise_open_files_limit();
         let (policies, current) = watch::channel(setup.policy.clone());
         let core = GatewayCore {
             policies: current,
