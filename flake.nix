@@ -27,6 +27,9 @@
 
     packages = forEachSystem (pkgs: own: {
       ralph = pkgs.callPackage ./nix/package.nix {};
+      # For a Mac that can build for Linux, or have it built.
+      ralph-with-guest = pkgs.callPackage ./nix/package.nix {inherit (own) guest;};
+      guest = (linuxOf pkgs).callPackage ./nix/guest.nix {};
       dockerImage = self.lib.mkSandboxImage {pkgs = linuxOf pkgs;};
       docker-image = own.dockerImage.tarball;
       default = own.ralph;

@@ -8,6 +8,8 @@
   git,
   # The profile of Cargo.toml that it is built with; `debug` is the fastest to compile.
   profile ? "dist",
+  # A guest that was built elsewhere (guest.nix). Without it, only a build for Linux has one.
+  guest ? null,
 }: let
   inherit (lib) fileset;
   cargo = lib.importTOML ../Cargo.toml;
@@ -68,6 +70,7 @@
     });
 in
   rustPlatform.buildRustPackage (common
+    // lib.optionalAttrs (guest != null) {RALPH_GUEST = guest;}
     // {
       pname = manifest.name;
 
