@@ -16,6 +16,7 @@ use crate::agent::Agents;
 use crate::agent::actions::ActionsAgent;
 use crate::clock::Clock;
 use crate::event::{Event, EventKind};
+use crate::exec::tests::search_path;
 use crate::exec::{Command, Discard, Host};
 use crate::model::{Profile, Script, ScriptedModel};
 use crate::sandbox::SandboxSpec;
@@ -60,7 +61,7 @@ impl TestRun {
     /// A run in a repository that contains these files.
     pub(super) async fn with_files(files: &[&str]) -> Self {
         let temp = tempfile::tempdir().unwrap();
-        let path = env!("PATH").to_owned();
+        let path = search_path();
         let host = Host::new(BTreeMap::from([("PATH".to_owned(), path.clone())]));
         let repo = repository(&host, &temp.path().join("repository"), files).await;
         let runs = Runs::under(temp.path().join("runs"));

@@ -44,10 +44,15 @@ mod system {
     }
 }
 
-/// Runs `ps` and returns what it prints. Without a match it prints nothing.
+/// Runs `ps` and returns what it prints. Without a match it prints nothing, and fails without a message.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn ps(args: &[&str]) -> std::io::Result<Vec<u8>> {
-    Ok(super::ps_command(args).output()?.stdout)
+    let output = super::ps_command(args).output()?;
+    if !output.status.success() && !output.stderr.is_empty() {
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(std::io::Error::other(format!("ps failed: {}", message.trim())));
+    }
+    Ok(output.stdout)
 }
 
 /// Reads a line of `ps -o stat= -o lstart=`: `Ss   Mon Nov  2 16:20:38 2026`.
