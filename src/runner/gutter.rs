@@ -24,7 +24,7 @@ const WINDOW: usize = 5;
 /// How many iterations must show the same failure, or no changes.
 const REPEATS: usize = 3;
 /// How many failing tests the record of a failure names.
-const MAX_TESTS: usize = 100;
+pub(super) const MAX_TESTS: usize = 100;
 
 /// Scores the newest of these iterations, whose own `score` is not read.
 ///

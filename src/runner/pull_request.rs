@@ -48,7 +48,7 @@ pub(super) async fn pull_request_text(
         image: image(workplace),
         tokens: spent.tokens.total(),
         cost: cost(&spent),
-        flags: flags(progress, record, workplace).await?,
+        flags: flags(task, progress, record, workplace).await?,
         agent_settings: settings.iter().map(ToString::to_string).collect(),
         summary: record.summary.clone(),
     };
@@ -103,6 +103,7 @@ fn evidence(record: &IterationRecord) -> Vec<EvidenceFact> {
 
 /// What a reviewer should look at: weakened checks first, then flaky commands, commits of the runner, then other changes.
 async fn flags(
+    task: &Task,
     progress: &RunProgress<'_>,
     record: &IterationRecord,
     workplace: &Workplace<'_>,
@@ -114,7 +115,7 @@ async fn flags(
     });
     let weakened = record.weakened.iter().map(|weakened| FlagFact {
         path: weakened.path.clone(),
-        reason: weakened_reason(weakened),
+        reason: weakened_reason(weakened, &task.frontmatter.test_command),
     });
     let flaky = record.flaky.iter().map(|flaky| FlagFact {
         path: flaky.command.clone(),

@@ -4,9 +4,11 @@
 use crate::id::ObjectId;
 use crate::scm::text_changes;
 use crate::state::{CheckResult, CommandFailure, FlakyCheck, JournalEntry, WeakenedCheck, WeakeningKind};
+use crate::text::code_span;
 
 use super::RunError;
 use super::evidence::{Evidence, EvidenceRound};
+use super::gutter::MAX_TESTS;
 use super::run::Run;
 use super::weakened;
 
@@ -30,16 +32,17 @@ impl Run<'_> {
         if found.pause.is_none() && is_needed && !too_long {
             found.pause = self.run_on_base().await?;
         }
-        let base = self
-            .base_evidence()
-            .map_or(&[][..], |(checks, _)| checks)
-            .to_vec();
-        let tests = &self.task.frontmatter.test_command;
-        for weakened in &mut found.weakened {
-            let command = weakened.command.as_ref().unwrap_or(tests);
-            let check = base.iter().find(|check| check.command == *command);
-            weakened.green_at_base = check.map(CheckResult::passed);
+        if let Some((checks, failures)) = self.base_evidence() {
+            let tests = &self.task.frontmatter.test_command;
+            for weakened in &mut found.weakened {
+                let command = weakened.command.as_ref().unwrap_or(tests);
+                let check = checks.iter().find(|check| check.command == *command);
+                let failure = failures.iter().find(|failure| failure.command == *command);
+                weakened.green_at_base =
+                    check.map(|check| check.passed() || passed_then(&weakened.tests, failure));
+            }
         }
+        once_each(&mut found.weakened);
         self.report_review(found);
         Ok(())
     }
@@ -118,9 +121,12 @@ impl Run<'_> {
         };
         let first = self.gather(&round, &self.all_commands()).await?;
         let (mut checks, mut failures) = (first.checks, first.failures);
+        // One that took too long shows nothing.
+        checks.retain(|check| check.code != TIMED_OUT);
+        failures.retain(|failure| failure.code != TIMED_OUT);
         let red: Vec<&String> = checks
             .iter()
-            .filter(|check| !check.passed() && check.code != TIMED_OUT)
+            .filter(|check| !check.passed())
             .map(|check| &check.command)
             .collect();
         let second = match first.pause {
@@ -182,8 +188,34 @@ fn is_grave(weakened: &WeakenedCheck) -> bool {
     weakened.kind != WeakeningKind::Edited && weakened.green_at_base == Some(true)
 }
 
+/// Whether one of these tests is not among those that a failure on the base commit names.
+fn passed_then(tests: &[String], failure: Option<&CommandFailure>) -> bool {
+    let failing = failure.map_or(&[][..], |failure| &failure.tests);
+    let is_whole_list = !failing.is_empty() && failing.len() < MAX_TESTS;
+    let failed = |test: &String| failing.iter().any(|name| has_word(name, test));
+    is_whole_list && tests.iter().any(|test| !failed(test))
+}
+
+/// Whether a text contains another one that is not a part of a longer word.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word)
+        .any(|(at, _)| !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word))
+}
+
+/// Leaves one of the findings that differ only in their command: one that was green, if there is one.
+fn once_each(weakened: &mut Vec<WeakenedCheck>) {
+    weakened.sort_by_cached_key(|found| {
+        let is_green = found.green_at_base == Some(true);
+        (found.kind, found.path.clone(), found.detail.clone(), !is_green)
+    });
+    weakened.dedup_by(|next, kept| {
+        (next.kind, &next.path, &next.detail) == (kept.kind, &kept.path, &kept.detail)
+    });
+}
+
 fn named(weakened: &[WeakenedCheck]) -> String {
-    let name = |found: &WeakenedCheck| format!("`{}`: {}", found.path, found.detail);
+    let name = |found: &WeakenedCheck| format!("{}: {}", code_span(&found.path), what(found));
     let mut names: Vec<String> = weakened.iter().take(MAX_NAMED).map(name).collect();
     if weakened.len() > MAX_NAMED {
         names.push(format!("and {} more", weakened.len() - MAX_NAMED));
@@ -209,12 +241,66 @@ pub(super) fn flaky_reason(flaky: &FlakyCheck) -> String {
     )
 }
 
-/// What the pull request says about a weakened check.
-pub(super) fn weakened_reason(weakened: &WeakenedCheck) -> String {
+/// What was done, and which command uses it.
+fn what(weakened: &WeakenedCheck) -> String {
+    let detail = &weakened.detail;
+    let is_part = matches!(weakened.kind, WeakeningKind::Runner | WeakeningKind::Edited);
+    match &weakened.command {
+        Some(command) if is_part => format!("{detail}, which {} uses", code_span(command)),
+        _ => detail.clone(),
+    }
+}
+
+/// What the pull request says about a weakened check. `tests` is the test command.
+pub(super) fn weakened_reason(weakened: &WeakenedCheck, tests: &String) -> String {
+    let command = code_span(weakened.command.as_ref().unwrap_or(tests));
     let base = match weakened.green_at_base {
-        Some(true) => "; that check passed on the base commit",
-        Some(false) => "; that check failed on the base commit",
-        None => "",
+        Some(true) => "; that check passed on the base commit".to_owned(),
+        Some(false) => format!("; {command} failed on the base commit"),
+        None => String::new(),
     };
-    format!("{}{base}", weakened.detail)
+    format!("{}{base}", what(weakened))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::another_one_failed(&["test_add"], &["tests/test_a.py::test_adds", "tests/test_a.py::test_sub[1]"], true)]
+    #[case::it_failed(&["test_sub"], &["tests/test_a.py::test_sub[1]"], false)]
+    #[case::one_of_two_failed(&["test_sub", "test_add"], &["tests/test_a.py::test_sub"], true)]
+    #[case::no_list(&["test_add"], &[], false)]
+    #[case::no_test(&[], &["tests::adds"], false)]
+    fn a_test_that_a_failure_does_not_name_passed(
+        #[case] tests: &[&str],
+        #[case] failing: &[&str],
+        #[case] expected: bool,
+    ) {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let failure = CommandFailure {
+            command: "pytest".to_owned(),
+            code: 1,
+            signature: String::new(),
+            tests: owned(failing),
+        };
+        assert_eq!(passed_then(&owned(tests), Some(&failure)), expected);
+    }
+
+    #[test]
+    fn of_two_commands_that_use_a_script_the_green_one_counts() {
+        let found = |command: &str, green| WeakenedCheck {
+            kind: WeakeningKind::Runner,
+            path: "t.sh".to_owned(),
+            detail: "the file was changed".to_owned(),
+            command: Some(command.to_owned()),
+            tests: Vec::new(),
+            green_at_base: Some(green),
+        };
+        let mut weakened = vec![found("a", false), found("b", true)];
+        once_each(&mut weakened);
+        assert_eq!(weakened, [found("b", true)]);
+    }
 }

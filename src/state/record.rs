@@ -187,7 +187,10 @@ pub struct WeakenedCheck {
     /// The command of the task that it belongs to; `None` for the test command.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command: Option<String>,
-    /// Whether that command passed on the base commit, if it ran there.
+    /// The names of the tests, where they are known.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub tests: Vec<String>,
+    /// Whether that command, or one of these tests, passed on the base commit, if it ran there.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub green_at_base: Option<bool>,
 }

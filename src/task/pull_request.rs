@@ -5,7 +5,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::frontmatter::PullRequestOptions;
-use crate::text::{counted, one_line, visible};
+use crate::text::{code_span, counted, one_line, visible};
 
 /// The default template of the title.
 const TITLE_TEMPLATE: &str = include_str!("../../templates/pr_title.j2");
@@ -218,18 +218,6 @@ fn render(name: &str, template: &str, facts: &PullRequestFacts) -> Result<String
             line: source.line(),
             source,
         })
-}
-
-/// Formats text as a Markdown code span, even if it contains backticks.
-fn code_span(text: &str) -> String {
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(longest + 1);
-    let padding = if text.starts_with('`') || text.ends_with('`') {
-        " "
-    } else {
-        ""
-    };
-    format!("{fence}{padding}{}{padding}{fence}", one_line(text))
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The test cases in a source file, found by their declarations.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use regex_lite::Regex;
@@ -13,6 +12,16 @@ pub(super) struct TestCase {
     pub(super) asserts: usize,
     /// Its lines without its name, comments and indentation.
     pub(super) body: String,
+}
+
+impl TestCase {
+    fn new(name: String) -> Self {
+        Self {
+            name,
+            asserts: 0,
+            body: String::new(),
+        }
+    }
 }
 
 /// Declarations of tests: file extensions, and an expression whose last group is the name.
@@ -75,6 +84,27 @@ static TRIVIAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Words that make a directory or a file name one of tests.
 const TEST_FILE_WORDS: [&str; 4] = ["test", "tests", "testing", "e2e"];
 
+/// Directories of data for tests.
+const TEST_DATA: [&str; 7] = [
+    "testdata",
+    "fixtures",
+    "__fixtures__",
+    "snapshots",
+    "__snapshots__",
+    "golden",
+    "goldens",
+];
+
+/// Words in the name of what an output is compared with.
+const EXPECTATION_WORDS: [&str; 6] = [
+    "golden",
+    "expected",
+    "expectation",
+    "snapshot",
+    "baseline",
+    "reference",
+];
+
 /// Words that make a script one of checks.
 const CHECK_WORDS: [&str; 9] = [
     "spec",
@@ -88,62 +118,24 @@ const CHECK_WORDS: [&str; 9] = [
     "smoke",
 ];
 
-/// Marks that keep tests from running, by file extension.
-const SKIPS: [(&[&str], &[&str]); 7] = [
-    (&["rs"], &["#[ignore", "cfg(any())", "cfg(false)", "cfg(FALSE)"]),
-    (
-        &["py", "cfg", "ini"],
-        &[
-            "mark.skip",
-            "mark.xfail",
-            "pytest.skip(",
-            "unittest.skip",
-            "@skip",
-            ".skipTest(",
-            "SkipTest",
-            "importorskip(",
-            "collect_ignore",
-            "__test__ = False",
-            "--deselect",
-        ],
-    ),
-    (&["go"], &["t.Skip", "//go:build ignore"]),
-    (
-        &["js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts", "json"],
-        &[
-            ".skip(",
-            ".todo(",
-            ".only(",
-            ".failing(",
-            "xit(",
-            "xtest(",
-            "xdescribe(",
-            "fit(",
-            "fdescribe(",
-            "testPathIgnorePatterns",
-        ],
-    ),
-    (
-        &["java", "kt", "cs", "scala", "groovy", "php"],
-        &["@Disabled", "@Ignore", "[Ignore", "Skip =", "markTestSkipped"],
-    ),
-    (&["rb", "ex", "exs"], &["skip", "pending", "xit"]),
-    (
-        &["toml"],
-        &[
-            "autotests = false",
-            "test = false",
-            "doctest = false",
-            "harness = false",
-            "--deselect",
-        ],
-    ),
-];
-
 /// Whether a file belongs to the tests, by its path.
 pub(super) fn is_test_file(path: &str) -> bool {
     let spec = path.starts_with("spec/") || path.contains(".spec.") || path.contains("_spec.");
-    spec || words(path).any(|word| TEST_FILE_WORDS.contains(&word.as_str()))
+    spec || is_test_data(path) || words(path).any(|word| TEST_FILE_WORDS.contains(&word.as_str()))
+}
+
+/// Whether a file is data of tests: what they read, or compare with.
+fn is_test_data(path: &str) -> bool {
+    let in_directory = path.rsplit('/').skip(1).any(|name| TEST_DATA.contains(&name));
+    let is_snapshot = path
+        .rsplit_once('.')
+        .is_some_and(|(_, extension)| extension == "snap");
+    is_snapshot || (in_directory && !has_language(path))
+}
+
+/// Whether a file that a command names is what something is compared with.
+pub(super) fn is_expectation(path: &str) -> bool {
+    is_test_data(path) || words(path).any(|word| EXPECTATION_WORDS.contains(&word.as_str()))
 }
 
 /// Whether a script is a check and not the product, by its path.
@@ -175,60 +167,141 @@ fn camel_words(name: &str) -> Vec<String> {
     words
 }
 
-/// The tests in a file.
-pub(super) fn test_cases(path: &str, text: &str) -> Vec<TestCase> {
-    let extension = path.rsplit('/').next().and_then(|name| name.rsplit_once('.'));
-    let Some((_, extension)) = extension else {
-        return Vec::new();
-    };
-    let declaration = DECLARATIONS.iter().find(|(known, _)| known.contains(&extension));
-    let Some((_, declaration)) = declaration else {
-        return Vec::new();
-    };
-    let marks = MARKED.iter().find(|(language, _)| *language == extension);
-    let mut cases: Vec<TestCase> = Vec::new();
-    let mut pending: Vec<&str> = Vec::new();
-    let mut is_marked = marks.is_none();
-    let mut in_test = false;
-    for line in text.lines().filter(|line| !is_comment(line, extension)) {
-        if let Some((_, marks)) = marks {
-            let trimmed = line.trim_start();
-            if trimmed.starts_with(['#', '@', '[']) {
-                is_marked |= marks.iter().any(|mark| trimmed.contains(mark));
-                pending.push(line);
+/// What a file says as one of tests.
+#[derive(Debug, Default)]
+pub(super) struct TestFile {
+    pub(super) cases: Vec<TestCase>,
+    /// Its other lines that belong to tests, such as helpers, without imports.
+    pub(super) outside: Vec<String>,
+}
+
+impl TestFile {
+    pub(super) fn new(path: &str, text: &str) -> Self {
+        let Some((extension, declaration)) = language(path) else {
+            return Self::default();
+        };
+        let marks = MARKED.iter().find(|(language, _)| *language == extension);
+        let is_mark =
+            |line: &str| marks.is_some_and(|(_, marks)| marks.iter().any(|mark| line.contains(mark)));
+        let mut cases: Vec<TestCase> = Vec::new();
+        let mut outside: Vec<&str> = Vec::new();
+        // Attributes and decorators of what comes next, with the indentation of the first.
+        let (mut pending, mut pending_indent): (Vec<&str>, usize) = (Vec::new(), 0);
+        let mut is_marked = marks.is_none();
+        let mut inside: Option<usize> = None;
+        for line in text.lines().filter(|line| !is_comment(line, extension)) {
+            let trimmed = line.trim();
+            let indent = line.len() - line.trim_start().len();
+            if trimmed.is_empty() {
                 continue;
             }
-        }
-        if let Some(name) = declared(declaration, line) {
-            if is_marked {
-                cases.push(TestCase {
-                    name,
-                    asserts: 0,
-                    body: String::new(),
-                });
-                in_test = true;
-                for line in pending.drain(..) {
-                    add_line(&mut cases, line);
+            if let Some(of) = inside {
+                let (belongs, is_last) = place_in_test(trimmed, indent, of);
+                if is_last {
+                    inside = None;
                 }
-                add_line(
-                    &mut cases,
-                    line.split_once(['{', ',', ':']).map_or("", |(_, rest)| rest),
-                );
+                if belongs {
+                    add_line(&mut cases, line);
+                    continue;
+                }
+            }
+            let is_attribute = trimmed.starts_with(['@', '[']) || trimmed.starts_with("#[");
+            is_marked |= is_attribute && is_mark(trimmed);
+            if let Some(name) = declared(declaration, line) {
+                if is_marked {
+                    cases.push(TestCase::new(name));
+                    pending.drain(..).for_each(|line| add_line(&mut cases, line));
+                    let rest = line.split_once(['{', ',', ':']).map_or("", |(_, rest)| rest);
+                    add_line(&mut cases, rest);
+                    inside = Some(indent);
+                } else {
+                    outside.append(&mut pending);
+                    outside.push(line);
+                }
+                is_marked = marks.is_none();
+            } else if is_attribute && pending.is_empty() {
+                pending_indent = indent;
+                pending.push(line);
+            } else if !pending.is_empty() && (is_attribute || closes(trimmed) || indent > pending_indent) {
+                pending.push(line);
             } else {
-                in_test = false;
+                outside.append(&mut pending);
+                outside.push(line);
             }
-            is_marked = marks.is_none();
-            pending.clear();
-        } else if in_test {
-            for line in pending.drain(..) {
-                add_line(&mut cases, line);
-            }
-            add_line(&mut cases, line);
-        } else {
-            pending.clear();
+        }
+        outside.append(&mut pending);
+        Self {
+            cases,
+            outside: of_tests(path, &outside),
         }
     }
-    cases
+}
+
+/// The extension of a file, and how its language declares tests.
+fn language(path: &str) -> Option<(&str, &'static Regex)> {
+    let (_, extension) = path.rsplit('/').next()?.rsplit_once('.')?;
+    let (_, declaration) = DECLARATIONS
+        .iter()
+        .find(|(known, _)| known.contains(&extension))?;
+    Some((extension, declaration))
+}
+
+/// Whether tests can be found in such a file.
+pub(super) fn has_language(path: &str) -> bool {
+    language(path).is_some()
+}
+
+/// Whether tests in a file run there: where nothing marks a test but its name, the name of the file decides.
+pub(super) fn runs_tests(path: &str) -> bool {
+    const BY_FILE_NAME: [&str; 12] = [
+        "py", "go", "js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts", "php", "rb",
+    ];
+    let by_name = language(path).is_none_or(|(extension, _)| BY_FILE_NAME.contains(&extension));
+    is_test_file(path) || !by_name
+}
+
+/// Whether a line after the declaration of a test belongs to it, and whether no later one does. `of` is the indentation of
+/// the declaration.
+fn place_in_test(line: &str, indent: usize, of: usize) -> (bool, bool) {
+    if indent > of {
+        return (true, false);
+    }
+    let is_closing = closes(line) || line == "end";
+    let goes_on = line.starts_with('{') || (is_closing && line.ends_with(['{', ':', '(', '[']));
+    let belongs = indent == of && (is_closing || goes_on);
+    (belongs, !(belongs && goes_on))
+}
+
+fn closes(line: &str) -> bool {
+    line.starts_with(['}', ')', ']'])
+}
+
+/// Lines of tests among those outside of test cases: all in a file of tests, and those of the module of tests in Rust.
+fn of_tests(path: &str, lines: &[&str]) -> Vec<String> {
+    let from = if is_test_file(path) {
+        Some(0)
+    } else {
+        lines.iter().rposition(|line| line.contains("#[cfg(test)]"))
+    };
+    let Some(from) = from else {
+        return Vec::new();
+    };
+    let mut open = 0;
+    let mut is_import = |line: &str| {
+        const IMPORTS: [&str; 7] = [
+            "import ", "import(", "from ", "use ", "using ", "#include", "package ",
+        ];
+        let begins = IMPORTS.iter().any(|word| line.starts_with(word)) || line.contains("require(");
+        let is_part = begins || open > 0;
+        if is_part {
+            let count = |brackets: &[char]| line.matches(brackets).count();
+            open = (open + count(&['(', '{', '['])).saturating_sub(count(&[')', '}', ']']));
+        }
+        is_part
+    };
+    let mut outside: Vec<&str> = lines[from..].iter().map(|line| line.trim()).collect();
+    outside.retain(|line| !is_import(line));
+    outside.into_iter().map(str::to_owned).collect()
 }
 
 fn declared(declaration: &Regex, line: &str) -> Option<String> {
@@ -251,7 +324,7 @@ fn add_line(cases: &mut [TestCase], line: &str) {
     }
 }
 
-fn makes_assertion(line: &str) -> bool {
+pub(super) fn makes_assertion(line: &str) -> bool {
     let asserts = ASSERTION
         .as_ref()
         .is_some_and(|assertion| assertion.is_match(line));
@@ -270,29 +343,4 @@ fn is_comment(line: &str, extension: &str) -> bool {
     let line = line.trim_start();
     let hash = matches!(extension, "py" | "rb" | "sh" | "bash" | "bats" | "php");
     (hash && line.starts_with('#')) || (!hash && (line.starts_with("//") && !line.starts_with("//go:")))
-}
-
-/// How often each mark stands in a file that keeps tests from running.
-pub(super) fn skip_marks(path: &str, text: &str) -> BTreeMap<&'static str, usize> {
-    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
-    let marks = SKIPS
-        .iter()
-        .find(|(extensions, _)| extensions.contains(&extension));
-    let marks = marks.map_or(&[][..], |(_, marks)| marks).iter();
-    let counts = marks.map(|mark| {
-        (
-            *mark,
-            text.match_indices(mark)
-                .filter(|(at, _)| begins_word(text, *at))
-                .count(),
-        )
-    });
-    counts.filter(|(_, count)| *count > 0).collect()
-}
-
-/// Whether what stands at this place is not the end of a longer word.
-fn begins_word(text: &str, at: usize) -> bool {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let starts = text[at..].starts_with(is_word);
-    !starts || !text[..at].ends_with(is_word)
 }

@@ -1,9 +1,14 @@
-//! Lines that hide failures, and thresholds, in files that run tests.
+//! Lines that hide failures, marks that skip tests, and thresholds.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use regex_lite::Regex;
+
+use crate::text::{code_span, first_bytes};
+
+/// How much of a line is quoted, in bytes.
+const QUOTED_BYTES: usize = 200;
 
 /// Files that decide how tests are run, by name.
 const SETTINGS: [&str; 26] = [
@@ -46,8 +51,64 @@ const SETTINGS_BEGIN: [&str; 7] = [
     ".circleci/",
 ];
 
+/// Marks that keep tests from running, by file extension.
+const SKIPS: [(&[&str], &[&str]); 7] = [
+    (&["rs"], &["#[ignore", "cfg(any())", "cfg(false)", "cfg(FALSE)"]),
+    (
+        &["py", "cfg", "ini"],
+        &[
+            "mark.skip",
+            "mark.xfail",
+            "pytest.skip(",
+            "unittest.skip",
+            "@skip",
+            ".skipTest(",
+            "SkipTest",
+            "importorskip(",
+            "collect_ignore",
+            "__test__ = False",
+            "--deselect",
+            "python_files",
+            "python_functions",
+            "python_classes",
+        ],
+    ),
+    (&["go"], &["t.Skip", "//go:build ignore"]),
+    (
+        &["js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts", "json"],
+        &[
+            ".skip(",
+            ".todo(",
+            ".only(",
+            ".failing(",
+            "xit(",
+            "xtest(",
+            "xdescribe(",
+            "fit(",
+            "fdescribe(",
+            "testPathIgnorePatterns",
+            "modulePathIgnorePatterns",
+        ],
+    ),
+    (
+        &["java", "kt", "cs", "scala", "groovy", "php"],
+        &["@Disabled", "@Ignore", "[Ignore", "Skip =", "markTestSkipped"],
+    ),
+    (&["rb", "ex", "exs"], &["skip", "pending", "xit"]),
+    (
+        &["toml"],
+        &[
+            "autotests = false",
+            "test = false",
+            "doctest = false",
+            "harness = false",
+            "--deselect",
+        ],
+    ),
+];
+
 /// What hides a failure in a new line.
-const LAX: [&str; 24] = [
+const LAX: [&str; 27] = [
     "|| true",
     "||true",
     "|| :",
@@ -56,6 +117,9 @@ const LAX: [&str; 24] = [
     "; true",
     "set +e",
     "exit 0",
+    "if false",
+    "/bin/true",
+    ".IGNORE",
     "os._exit(0)",
     "sys.exit(0)",
     "process.exit(0)",
@@ -105,12 +169,17 @@ pub(super) fn lax_lines(before: &str, after: &str) -> Vec<String> {
     let hidden = new
         .iter()
         .filter(|line| lax(line))
-        .map(|line| format!("a failure may be hidden by `{line}`"));
+        .map(|line| format!("a failure may be hidden by {}", quoted(line)));
     let gone = gone
         .iter()
         .filter(|line| !replaced && strict(line))
-        .map(|line| format!("`{line}` is gone"));
+        .map(|line| format!("{} is gone", quoted(line)));
     hidden.chain(gone).collect()
+}
+
+/// A line of a file, cut if it is long.
+fn quoted(line: &str) -> String {
+    code_span(first_bytes(line, QUOTED_BYTES))
 }
 
 fn contains_command(line: &str, part: &str) -> bool {
@@ -119,7 +188,7 @@ fn contains_command(line: &str, part: &str) -> bool {
 }
 
 /// The lines of `after` that are not in `before`, as often as they are not.
-fn new_lines<'t>(before: &str, after: &'t str) -> Vec<&'t str> {
+pub(super) fn new_lines<'t>(before: &str, after: &'t str) -> Vec<&'t str> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for line in before.lines() {
         *counts.entry(line.trim()).or_default() += 1;
@@ -137,26 +206,33 @@ fn new_lines<'t>(before: &str, after: &'t str) -> Vec<&'t str> {
 /// Thresholds that are lower than before, or gone, as sentences. More warnings allowed is lower, too.
 pub(super) fn lowered_thresholds(before: &str, after: &str) -> Vec<String> {
     let (before, after) = (thresholds(before), thresholds(after));
-    let lowered = before.iter().filter_map(|(name, old)| match after.get(name) {
-        None => Some(format!("the threshold `{name}` of {old} is gone")),
-        Some(new) if is_lower(name, *old, *new) => {
-            Some(format!("the threshold `{name}` went from {old} to {new}"))
+    let mut lowered = Vec::new();
+    for (name, old) in &before {
+        let new = after.get(name).map_or(&[][..], Vec::as_slice);
+        for (at, old) in old.iter().enumerate() {
+            match new.get(at) {
+                None => lowered.push(format!("the threshold `{name}` of {old} is gone")),
+                Some(new) if strictness(name, *new) < strictness(name, *old) => {
+                    lowered.push(format!("the threshold `{name}` went from {old} to {new}"));
+                }
+                Some(_) => {}
+            }
         }
-        Some(_) => None,
-    });
-    lowered.collect()
+    }
+    lowered
 }
 
-fn is_lower(name: &str, old: f64, new: f64) -> bool {
+fn strictness(name: &str, number: f64) -> f64 {
     if name.to_lowercase().contains("warnings") {
-        new > old
+        -number
     } else {
-        new < old
+        number
     }
 }
 
-fn thresholds(text: &str) -> BTreeMap<String, f64> {
-    let mut found = BTreeMap::new();
+/// The numbers of each threshold, the strictest first.
+fn thresholds(text: &str) -> BTreeMap<String, Vec<f64>> {
+    let mut found: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let Some(pattern) = THRESHOLD.as_ref() else {
         return found;
     };
@@ -164,8 +240,34 @@ fn thresholds(text: &str) -> BTreeMap<String, f64> {
         if let (Some(name), Some(number)) = (groups.get(1), groups.get(2))
             && let Ok(number) = number.as_str().parse::<f64>()
         {
-            found.insert(name.as_str().trim_start_matches('-').to_owned(), number);
+            let name = name.as_str().trim_start_matches('-').to_owned();
+            found.entry(name).or_default().push(number);
         }
     }
+    for (name, numbers) in &mut found {
+        numbers.sort_by(|a, b| strictness(name, *b).total_cmp(&strictness(name, *a)));
+    }
     found
+}
+
+/// How often each mark stands in a file that keeps tests from running.
+pub(super) fn skip_marks(path: &str, text: &str) -> BTreeMap<&'static str, usize> {
+    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let marks = SKIPS
+        .iter()
+        .find(|(extensions, _)| extensions.contains(&extension));
+    let marks = marks.map_or(&[][..], |(_, marks)| marks).iter();
+    let count = |mark: &str| {
+        let found = text.match_indices(mark);
+        found.filter(|(at, _)| begins_word(text, *at)).count()
+    };
+    let counts = marks.map(|mark| (*mark, count(mark)));
+    counts.filter(|(_, count)| *count > 0).collect()
+}
+
+/// Whether what stands at this place is not the end of a longer word.
+fn begins_word(text: &str, at: usize) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let starts = text[at..].starts_with(is_word);
+    !starts || !text[..at].ends_with(is_word)
 }
