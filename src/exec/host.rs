@@ -230,7 +230,6 @@ fn ps_command(args: &[&str]) -> std::process::Command {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Instant;
 
     use super::super::tests::search_path;
     use super::super::{Discard, ExitStatus};
