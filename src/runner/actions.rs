@@ -38,6 +38,8 @@ pub(super) struct Performer<'a> {
 pub(super) struct ActionsLog {
     /// One JSON object per action, for `actions.jsonl`.
     pub(super) lines: Vec<serde_json::Value>,
+    /// How many actions an agent program reported. They have no line of their own.
+    pub(super) reported: u32,
     /// Failures, for the loop score.
     pub(super) failures: Vec<CommandFailure>,
     /// Failures as text, for the next prompt.

@@ -221,6 +221,7 @@ impl SessionHost for AgentRunner<'_, '_> {
         let mut output = inputs.reporter.lines();
         output.kept = Some(&mut attempt.printed);
         output.session = Some(attempt.session.as_mut());
+        output.reported = Some(&mut attempt.actions.reported);
         let exit = sandbox.exec(&command, &mut output).await?;
         attempt.response = output_text(&exit, &inputs.parts.redactor);
         if !exit.success() {

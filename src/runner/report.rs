@@ -84,6 +84,7 @@ impl Reporter {
             kept: None,
             session: None,
             line: String::new(),
+            reported: None,
             actions: 0,
         }
     }
@@ -124,6 +125,8 @@ pub(super) struct LineReporter<'a> {
     pub(super) session: Option<&'a mut dyn AgentSession>,
     /// The beginning of a line of the transcript that arrives in pieces.
     line: String,
+    /// Counts the actions that are reported, even when the command is interrupted.
+    pub(super) reported: Option<&'a mut u32>,
     /// The number of actions that were reported.
     actions: u32,
 }
@@ -151,6 +154,9 @@ impl LineReporter<'_> {
             return;
         }
         self.actions += 1;
+        if let Some(reported) = &mut self.reported {
+            **reported += 1;
+        }
         let what = one_line(&self.reporter.redactor.redact(what));
         let mut shown: String = what.chars().take(ACTION_CHARS).collect();
         if shown.len() < what.len() {

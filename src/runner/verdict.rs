@@ -88,7 +88,8 @@ impl Run<'_> {
 }
 
 fn has_planned(work: &AgentWork, collected: &Collected) -> bool {
-    let has_acted = work.actions.lines.len() > work.actions.failures.len();
+    let actions = &work.actions;
+    let has_acted = actions.reported > 0 || actions.lines.len() > actions.failures.len();
     let is_unchanged = collected.diff.files.is_empty() && !collected.has_empty_commits;
     is_unchanged && (work.has_notes || has_acted)
 }

@@ -37,6 +37,8 @@ pub struct History {
     /// By how many seconds the wall clock is set, by the iteration at whose beginning that happens.
     #[serde(default)]
     pub clock_jumps: BTreeMap<u32, i64>,
+    /// The program that stands in for `claude`, for a history of an agent program.
+    pub program: Option<String>,
     /// What the model answers.
     pub script: Script,
     /// What comes of it.

@@ -1,14 +1,16 @@
 //! Where a history is played: a repository in a temporary directory and the real parts of a run.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use ralph::agent::Agents;
 use ralph::agent::actions::ActionsAgent;
+use ralph::agent::{Agent, Agents, Claude, ModelAccess, ProgramAgent};
 use ralph::clock::Clock;
 use ralph::event::{Event, EventKind, EventSink, Fanout};
 use ralph::exec::{Command, Discard, Host};
@@ -94,6 +96,11 @@ impl<'a> Stage<'a> {
         let dir = tempfile::tempdir().unwrap();
         let tools = dir.path().join("tools");
         std::fs::create_dir(&tools).unwrap();
+        if let Some(program) = &history.program {
+            let file = tools.join("claude");
+            std::fs::write(&file, program).unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+        }
         let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
         let home = dir.path().join("home").display().to_string();
         let host = Host::new(BTreeMap::from([
@@ -184,7 +191,7 @@ impl<'a> Stage<'a> {
                 path: self.path.clone(),
                 passthrough: BTreeMap::new(),
             })),
-            agents: Agents::new(Arc::new(ActionsAgent)),
+            agents: Agents::new(self.agent()),
             model: Arc::new(ScriptedModel::new(self.history.script.clone())),
             forge: Arc::new(LocalForge::new(repository, run.pull_request_file())),
             sink: Arc::new(Fanout(vec![events, Arc::new(person), clock.clone()])),
@@ -197,6 +204,13 @@ impl<'a> Stage<'a> {
             },
             metering: None,
             preconditions: Vec::new(),
+        }
+    }
+
+    fn agent(&self) -> Arc<dyn Agent> {
+        match self.history.program {
+            Some(_) => Arc::new(ProgramAgent::new(Claude::new(), ModelAccess::default())),
+            None => Arc::new(ActionsAgent),
         }
     }
 
