@@ -58,9 +58,10 @@ pub async fn release_branch(repository: &Repository, name: &str) -> Result<(), S
     repository.delete_ref(&reservation(name)).await
 }
 
-/// The ref that reserves a branch. A [`slug`] has no dot, so no two branches share it, and none is a directory of another.
+/// The ref that reserves a branch. A [`slug`] has no underscore, so no two branches share it, and none is a directory of
+/// another. A dot would not do: git refuses names that end in `.lock`.
 fn reservation(branch: &str) -> String {
-    format!("refs/ralph/branches/{}", branch.replace('/', "."))
+    format!("refs/ralph/branches/{}", branch.replace('/', "_"))
 }
 
 /// The first of `name`, `name-v2`, `name-v3`, ... that is neither a branch of the repository nor in `used`.

@@ -160,6 +160,14 @@ async fn processes_that_ask_together_get_branches_of_their_own() {
 }
 
 #[tokio::test]
+async fn a_branch_that_is_named_lock_is_reserved() {
+    let world = World::new().await;
+    let name = "ralph/t/lock";
+    let reserved = reserve_branch(&world.repository, name, &[], &world.base).await;
+    assert_eq!(reserved.unwrap(), name);
+}
+
+#[tokio::test]
 async fn branches_that_exclude_each_other_are_told_apart() {
     let world = World::new().await;
     let free = async || free_branch(&world.repository, BRANCH, &[]).await;
