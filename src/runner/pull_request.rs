@@ -111,7 +111,7 @@ async fn flags(
     let flags = flags_between(&workplace.repo, &progress.facts().base, &record.tip).await?;
     let flags = flags.into_iter().map(|flag| FlagFact {
         path: flag.path.to_string(),
-        reason: flag.to_string(),
+        reason: flag.reason,
     });
     let weakened = record.weakened.iter().map(|weakened| FlagFact {
         path: weakened.path.clone(),

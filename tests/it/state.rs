@@ -196,7 +196,7 @@ fn a_change_to_a_policy_file_is_flagged_in_the_pull_request() {
     let pull_request = pull_request(&ended);
     for path in ["flake.nix", ".github/workflows/ci.yml"] {
         assert!(
-            pull_request.contains(&format!("`{path}`: decides what runs later")),
+            pull_request.contains(&format!("\n- `{path}`: decides what runs later")),
             "{pull_request}"
         );
     }
