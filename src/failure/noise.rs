@@ -39,6 +39,9 @@ const PROGRESS: [&str; 9] = [
     "Your code has been rated at ",
 ];
 
+/// What is noise in the name of a test, too: a time or a number in it says which test it is.
+const NAME_NOISE: [&str; 5] = [" ", "<address>", "<hash>", "<temp>", "<uuid>"];
+
 /// The text as a terminal shows it in the end: without escape sequences, and without what was overwritten after a
 /// carriage return.
 pub(super) fn plain_text(text: &str) -> String {
@@ -96,8 +99,19 @@ fn is_progress(line: &str) -> bool {
     is_cargo || is_passed_test || is_total_time || is_rule
 }
 
+/// The name of a test with placeholders for what can only be noise in it.
+pub(super) fn normalise_name(name: &str) -> String {
+    let mut normal = String::with_capacity(name.len());
+    replace_noise(name, &mut normal, |found| NAME_NOISE.contains(&found));
+    normal
+}
+
 /// Adds a line with placeholders for noise, and single spaces.
-pub(super) fn normalise_line(line: &str, normal: &mut String) {
+fn normalise_line(line: &str, normal: &mut String) {
+    replace_noise(line, normal, |_| true);
+}
+
+fn replace_noise(line: &str, normal: &mut String, is_replaced: impl Fn(&str) -> bool) {
     let bytes = line.as_bytes();
     let (mut at, mut stamp) = (0, None);
     while at < bytes.len() {
@@ -106,7 +120,7 @@ pub(super) fn normalise_line(line: &str, normal: &mut String) {
             rest: &bytes[at..],
             since_stamp: stamp.map(|stamp| &bytes[stamp..at]),
         };
-        at = match noise(place) {
+        at = match noise(place).filter(|(_, name)| is_replaced(name)) {
             Some((length, "<time>")) if is_compared_value(place.before) => {
                 normal.push_str(&line[at..at + length]);
                 at + length

@@ -22,13 +22,7 @@ pub(super) fn failing_tests(lines: &[&str]) -> BTreeSet<String> {
                 Some(all)
             });
     let found = found.unwrap_or_default().into_iter();
-    found.map(|name| normalised(&name)).collect()
-}
-
-fn normalised(name: &str) -> String {
-    let mut normal = String::with_capacity(name.len());
-    noise::normalise_line(name, &mut normal);
-    normal
+    found.map(|name| noise::normalise_name(&name)).collect()
 }
 
 /// The list between `failures:` and `test result: FAILED`, and the targets to run again.
@@ -98,7 +92,7 @@ fn jest(lines: &[&str]) -> Names {
     let (mut names, mut file) = (BTreeSet::new(), "");
     for line in lines {
         if let Some(path) = line.strip_prefix("FAIL ") {
-            file = path.trim();
+            file = without_time(path.trim());
         } else if line.starts_with("PASS ") {
             file = "";
         }
@@ -112,6 +106,15 @@ fn jest(lines: &[&str]) -> Names {
         }
     }
     Some(names)
+}
+
+/// The file of a suite without the time that jest adds when it is long: ` (5.123 s)`.
+fn without_time(file: &str) -> &str {
+    let time = file.strip_suffix(" s)").and_then(|rest| rest.rsplit_once(" ("));
+    match time {
+        Some((name, seconds)) if seconds.parse::<f64>().is_ok() => name,
+        _ => file,
+    }
 }
 
 /// ` FAIL  file > suite > test`, when the totals report failed files.

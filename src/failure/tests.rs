@@ -169,6 +169,44 @@ fn a_log_line_is_no_test(#[case] output: &str) {
     assert_eq!(signature.tests(), &BTreeSet::new());
 }
 
+/// The failing tests of an output, as one text.
+fn names(output: &str) -> String {
+    let none = FailureStream::default();
+    let signature = FailureSignature::new("test", 1, &FailureStream::from(output), &none);
+    signature.tests().iter().cloned().collect::<Vec<_>>().join(", ")
+}
+
+#[rstest]
+#[case::duration_in_go(
+    "    --- FAIL: TestParse/1m30s (0.00s)\nFAIL\nFAIL\texample.com/a\t0.1s\n",
+    "    --- FAIL: TestParse/2m45s (0.00s)\nFAIL\nFAIL\texample.com/a\t0.1s\n"
+)]
+#[case::duration_in_pytest(&pytest("test_x[5s]"), &pytest("test_x[30s]"))]
+#[case::time_in_pytest(&pytest("test_x[03:04:05]"), &pytest("test_x[13:14:15]"))]
+#[case::port_in_pytest(&pytest("test_x[localhost:43211]"), &pytest("test_x[localhost:51022]"))]
+#[case::seed_in_pytest(&pytest("test_x[seed-1]"), &pytest("test_x[seed-2]"))]
+fn the_parameters_of_a_test_are_part_of_its_name(#[case] one: &str, #[case] other: &str) {
+    assert_ne!(names(one), "");
+    assert_ne!(names(one), names(other));
+}
+
+#[rstest]
+#[case::address(&pytest("test_x[<a.B object at 0x7ffd00a1>]"), &pytest("test_x[<a.B object at 0xDEADBEEF01>]"))]
+#[case::temp_path(&pytest("test_x[/tmp/tmpa1b2c3/a]"), &pytest("test_x[/tmp/tmpzz9xx1/a]"))]
+#[case::slow_suite(&jest("FAIL ./a.test.js"), &jest("FAIL ./a.test.js (5.123 s)"))]
+fn what_can_only_be_noise_is_left_out_of_a_name(#[case] one: &str, #[case] other: &str) {
+    assert_ne!(names(one), "");
+    assert_eq!(names(one), names(other));
+}
+
+fn pytest(test: &str) -> String {
+    format!("== short test summary info ==\nFAILED a.py::{test} - assert 1\n== 1 failed ==\n")
+}
+
+fn jest(suite: &str) -> String {
+    format!("{suite}\n  \u{25cf} adds (2 s)\nTest Suites: 1 failed\nTests: 1 failed\n")
+}
+
 #[test]
 fn a_report_lists_only_its_failures() {
     let report = "<testsuites><testsuite><testcase classname=\"a\" name=\"ok\"><system-out><![CDATA[<failure>]]></system-out></testcase>\
