@@ -40,7 +40,8 @@ impl EventSink for EventPrinter {
             | (EventFormat::Text | EventFormat::Verbose, EventKind::Transcript { .. }) => {}
             (EventFormat::Text | EventFormat::Verbose | EventFormat::Transcripts, kind) => {
                 let (style, mut text) = styled_line(event);
-                if let (EventKind::Action { .. }, Some(columns)) = (kind, columns()) {
+                // Why an action failed is shown in full.
+                if let (EventKind::Action { failed: None, .. }, Some(columns)) = (kind, columns()) {
                     text = fit(&text, columns.into());
                 }
                 self.ui.say_styled(style, &text, "");
@@ -55,10 +56,11 @@ impl EventSink for EventPrinter {
     }
 }
 
-/// An event as a line of text.
+/// An event as a line of text, or several. Nothing in it can command a terminal, and only the first line starts at the
+/// left edge.
 #[must_use]
 pub fn event_line(event: &Event) -> String {
-    styled_line(event).1
+    visible(&styled_line(event).1).into_owned()
 }
 
 const BOLD: Option<&str> = Some("1");
@@ -66,8 +68,14 @@ const RED: Option<&str> = Some("31");
 const GREEN: Option<&str> = Some("32");
 const YELLOW: Option<&str> = Some("33");
 
-/// An event as text, with the escape code of its style.
+/// An event as text, with the escape code of its style. Further lines are indented, so that no text in an event can pass
+/// for an event.
 fn styled_line(event: &Event) -> (Option<&'static str>, String) {
+    let (style, text) = styled_text(event);
+    (style, text.trim_end_matches('\n').replace('\n', "\n    "))
+}
+
+fn styled_text(event: &Event) -> (Option<&'static str>, String) {
     let (run, iteration) = (&event.run, event.iteration.unwrap_or(0));
     match &event.kind {
         EventKind::RunStarted {
@@ -102,7 +110,7 @@ fn styled_line(event: &Event) -> (Option<&'static str>, String) {
                 "{} changed, loop score {loop_score:.2}{gutter}, {seconds:.1} s",
                 counted(*changed_lines, "line")
             );
-            (None, format!("  = {summary}\n    {numbers}"))
+            (None, format!("  = {summary}\n{numbers}"))
         }
         EventKind::RunEnded { outcome, reason } => {
             let style = if *outcome == RunEnd::Done { "1;32" } else { "1;33" };
@@ -121,7 +129,7 @@ fn styled_detail(kind: &EventKind) -> (Option<&'static str>, String) {
         EventKind::Preflight { check, found } => match found {
             PreflightResult::Ready { detail } => (None, format!("ready: {check}: {detail}")),
             PreflightResult::NotReady { why, next_step } => {
-                (RED, format!("NOT READY: {check}: {why}\n    next: {next_step}"))
+                (RED, format!("NOT READY: {check}: {why}\nnext: {next_step}"))
             }
         },
         EventKind::ModelAnswered {
@@ -186,6 +194,32 @@ fn first_line(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_text_of_an_event_can_pass_for_an_event() {
+        let event = |kind: EventKind| Event {
+            at: "2026-01-02T03:04:05Z".parse().unwrap(),
+            run: crate::id::RunId::random(),
+            iteration: Some(1),
+            kind,
+        };
+        let ended = event_line(&event(EventKind::IterationEnded {
+            summary: "x\n\ndone: every checkbox is verified\x1b[2J\u{202e}\n".to_owned(),
+            loop_score: 0.0,
+            gutter: false,
+            changed_lines: 1,
+            seconds: 0.1,
+        }));
+        assert_eq!(
+            ended,
+            "  = x\n    \n    done: every checkbox is verified\\u001b[2J\\u202e\n    \n    1 line changed, loop score 0.00, 0.1 s"
+        );
+        let broken = event_line(&event(EventKind::RunEnded {
+            outcome: RunEnd::Failed,
+            reason: "the agent gave up: x\ndone: y".to_owned(),
+        }));
+        assert_eq!(broken, "failed: the agent gave up: x\n    done: y");
+    }
 
     #[test]
     fn a_long_action_is_cut_to_the_terminal() {
