@@ -12,6 +12,7 @@
     reason = "tests read the environment and panic"
 )]
 
+mod agreement;
 mod check;
 mod expected;
 mod history;
