@@ -6,7 +6,7 @@ use crate::assembly::Ralph;
 use crate::exec::{Command, Discard};
 use crate::state::{RunDir, write_atomically};
 
-use super::run::{EventOutputArgs, drive};
+use super::run::{EventOutputArgs, drive, start};
 use super::terminal::EventFormat;
 use super::{CliError, CliResult, Context, io_error};
 
@@ -78,8 +78,8 @@ pub(super) async fn demo(context: &Context, args: DemoArgs) -> CliResult {
     if let Some(image) = &args.image {
         builder = builder.set("sandbox.image", image);
     }
-    let run = builder.build().await?.start().await?;
-    let exit = drive(context, &run, format).await?;
+    let (run, signals) = start(context, builder).await?;
+    let exit = drive(context, &run, signals, format).await?;
     show_result(context, run.dir(), &dir, &project).await;
     Ok(exit)
 }

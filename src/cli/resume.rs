@@ -3,8 +3,7 @@
 use crate::id::RunId;
 
 use super::image;
-use super::run::{EventOutputArgs, drive};
-use super::signals::or_interrupted;
+use super::run::{EventOutputArgs, drive, start};
 use super::terminal::EventFormat;
 use super::{CliResult, Context, select_run};
 
@@ -30,6 +29,6 @@ pub(super) async fn resume(context: &Context, args: ResumeArgs) -> CliResult {
         .resume(run)
         .rebuild(args.image.into())
         .sink(format.sink(context.ui));
-    let run = or_interrupted(Box::pin(async { builder.build().await?.start().await })).await?;
-    drive(context, &run, format).await
+    let (run, signals) = start(context, builder).await?;
+    drive(context, &run, signals, format).await
 }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use super::{CliError, CliExit, CliResult, Context, agent_help, flags, image};
-use crate::assembly::ActiveRun;
+use crate::assembly::{ActiveRun, RalphBuilder};
 use crate::gateway::audit::{AuditLog, AuditTally, TallyEntry};
 use crate::runner::RunOutcome;
 use crate::state::{Intervention, RunDir, RunOutcomeKind};
 
-use super::signals::{Signals, or_interrupted};
+use super::signals::Signals;
 use super::terminal::EventFormat;
 
 /// Work on a task until it is done, failed, paused or stopped
@@ -80,15 +80,32 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> CliResult {
             text.map_err(|error| CliError::usage(format!("cannot read `{}`: {error}", path.display())))?,
         );
     }
-    let run = or_interrupted(Box::pin(async { builder.build().await?.start().await })).await?;
-    drive(context, &run, format).await
+    let (run, signals) = start(context, builder).await?;
+    drive(context, &run, signals, format).await
+}
+
+/// Prepares and starts a run. A signal ends the preparation; those after it are for [`drive`].
+pub(super) async fn start(
+    context: &Context,
+    builder: RalphBuilder,
+) -> Result<(ActiveRun, Signals), CliError> {
+    let mut signals = Signals::watch(&context.surroundings().host()).await?;
+    let start = Box::pin(async { builder.build().await?.start().await });
+    let hint = "no iteration had begun; run the same command again";
+    let run = signals.or_interrupted(hint, start).await?;
+    Ok((run, signals))
 }
 
 /// Works on a run. Ctrl-C stops it after a clean-up; at the end a summary is shown.
-pub(super) async fn drive(context: &Context, run: &ActiveRun, format: EventFormat) -> CliResult {
+pub(super) async fn drive(
+    context: &Context,
+    run: &ActiveRun,
+    signals: Signals,
+    format: EventFormat,
+) -> CliResult {
     let outcome = tokio::select! {
         outcome = run.drive() => outcome?,
-        error = interrupted(context, run.dir()) => {
+        error = interrupted(context, run.dir(), signals) => {
             run.stop_sandbox().await?;
             return Err(error);
         }
@@ -97,12 +114,8 @@ pub(super) async fn drive(context: &Context, run: &ActiveRun, format: EventForma
 }
 
 /// The first Ctrl-C (or SIGTERM, or SIGHUP) asks the run to stop; the second one ends it at once.
-async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
+async fn interrupted(context: &Context, dir: &RunDir, mut signals: Signals) -> CliError {
     let id = &dir.facts().id;
-    let mut signals = match Signals::watch(&context.surroundings().host()).await {
-        Ok(signals) => signals,
-        Err(error) => return error,
-    };
     signals.next().await;
     context.ui.say(format_args!(
         "Stopping. `ralph resume {id}` continues it; press Ctrl-C again to end at once."

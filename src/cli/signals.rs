@@ -37,19 +37,17 @@ impl Signals {
             Some(()) = next_of(self.hangup.as_mut()) => {}
         }
     }
-}
 
-/// Does `work`, in which images may be built. Ctrl-C drops it, which ends its processes.
-pub(super) async fn or_interrupted<T>(
-    work: impl Future<Output = Result<T, CliError>>,
-) -> Result<T, CliError> {
-    let mut interrupt = signal(SignalKind::interrupt())
-        .map_err(|error| CliError::runtime(format!("cannot watch signals: {error}")))?;
-    tokio::select! {
-        done = work => done,
-        _ = interrupt.recv() => Err(CliError::interrupted("interrupted").with_hint(
-            "complete images and build steps are kept, and the same command goes on from them; an incomplete image has no tag",
-        )),
+    /// Does `work`. A signal drops it, which ends its processes; the hint says how to go on.
+    pub(super) async fn or_interrupted<T>(
+        &mut self,
+        hint: &str,
+        work: impl Future<Output = Result<T, CliError>>,
+    ) -> Result<T, CliError> {
+        tokio::select! {
+            done = work => done,
+            () = self.next() => Err(CliError::interrupted("interrupted").with_hint(hint)),
+        }
     }
 }
 

@@ -455,6 +455,28 @@ fn an_engine_that_does_not_answer_is_not_waited_for_without_end() {
     );
 }
 
+/// A signal before a run has begun, while the engine is waited for.
+#[rstest]
+#[case::pull(&["image", "pull", "--set", "sandbox.image=x:1"], "TERM", "an incomplete image has no tag")]
+#[case::push(&["image", "push", "--set", "sandbox.image=x:1"], "INT", "an incomplete image has no tag")]
+#[case::run(&["run", "--type", "docker", "--set", "sandbox.image=x:1"], "TERM", "no iteration had begun")]
+#[case::demo(&["demo", "--type", "docker", "--image", "x:1"], "INT", "no iteration had begun")]
+fn a_signal_ends_a_preparation(#[case] args: &[&str], #[case] signal: &str, #[case] hint: &str) {
+    let place = Place::new();
+    let (engine, address) = fake_engine::silent(place.path());
+    engine.set_nonblocking(true).unwrap();
+    let live = Live::start(place.ralph(args).env("DOCKER_HOST", address));
+    let mut connection = None;
+    eventually("it asks the engine", || {
+        connection = engine.accept().ok();
+        connection.is_some()
+    });
+    live.signal(signal);
+    let ended = live.wait();
+    ended.expect(130, &[&format!("ralph: interrupted\nhint: {hint}")]);
+    assert!(!ended.stderr.contains("build steps"), "{ended:?}");
+}
+
 #[rstest]
 #[case(&["status", "rzzzzzzz"])]
 #[case(&["pause", "rzzzzzzz"])]

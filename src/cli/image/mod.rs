@@ -13,7 +13,7 @@ use clap::Subcommand;
 
 use crate::image::Rebuild;
 
-use super::signals::or_interrupted;
+use super::signals::Signals;
 use super::{CliResult, Context};
 pub(super) use progress::observer;
 
@@ -27,11 +27,25 @@ pub(super) enum ImageCommand {
     Prune(prune::ImagePruneArgs),
 }
 
+/// What is left of a build, and of a transfer, that a signal ended.
+const BUILD_INTERRUPTED: &str = "complete images and build steps are kept, and the same command goes on from them; an incomplete image has no tag";
+const TRANSFER_INTERRUPTED: &str = "an incomplete image has no tag; run the same command again";
+
 pub(super) async fn image(context: &Context, command: ImageCommand) -> CliResult {
+    let mut signals = Signals::watch(&context.surroundings().host()).await?;
     match command {
-        ImageCommand::Build(args) => or_interrupted(Box::pin(build::build(context, args))).await,
-        ImageCommand::Pull(args) => pull::pull(context, args).await,
-        ImageCommand::Push(args) => push::push(context, args).await,
+        ImageCommand::Build(args) => {
+            let build = Box::pin(build::build(context, args));
+            signals.or_interrupted(BUILD_INTERRUPTED, build).await
+        }
+        ImageCommand::Pull(args) => {
+            let pull = Box::pin(pull::pull(context, args));
+            signals.or_interrupted(TRANSFER_INTERRUPTED, pull).await
+        }
+        ImageCommand::Push(args) => {
+            let push = Box::pin(push::push(context, args));
+            signals.or_interrupted(TRANSFER_INTERRUPTED, push).await
+        }
         ImageCommand::Status(args) => status::status(context, args).await,
         ImageCommand::Prune(args) => prune::prune(context, args).await,
     }
