@@ -146,7 +146,7 @@ fn check_script(
     };
     for (iteration, answer) in Script::parse(script)?.only_answers() {
         check_scripted_answer(answer).map_err(|error| {
-            AssemblyError::usage(format!("the script, iteration {iteration}, call 0: {error}")).with_hint(
+            AssemblyError::usage(format!("the script, iteration {iteration}, call 1: {error}")).with_hint(
                 "correct the answer, or add a second call to that iteration: an agent gets one to repair its answer",
             )
         })?;

@@ -20,8 +20,10 @@ pub(super) struct LiveRunArgs {
 #[command(allow_missing_positional = true)]
 pub(super) struct NoteArgs {
     /// The run; the newest one by default
+    #[arg(allow_hyphen_values = true)]
     run: Option<RunId>,
     /// The note; `-` reads it from stdin
+    #[arg(allow_hyphen_values = true)]
     text: String,
 }
 

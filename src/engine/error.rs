@@ -215,7 +215,7 @@ impl EngineError {
             let hint = "run `docker login`, and check the name of the image";
             Some(Self::other(message, hint))
         } else if is_one_of(&NO_PLATFORM) {
-            let message = format!("{subject} is not there for the platform: {message}");
+            let message = format!("{subject} does not exist for that platform: {message}");
             Some(Self::other(message, OTHER_PLATFORM))
         } else {
             None
@@ -370,7 +370,7 @@ mod tests {
     #[case::platform(
         404,
         "no matching manifest for linux/arm64/v8 in the manifest list entries",
-        "x is not there for the platform"
+        "x does not exist for that platform"
     )]
     #[case::missing(404, "No such image: x", "not found: x")]
     #[case::other(500, "something else", "failed for x")]

@@ -48,7 +48,7 @@ pub enum ModelError {
         source: AttemptError,
     },
     /// A scripted model has no answer for this call.
-    #[error("the script has no answer for call {call} of iteration {iteration}")]
+    #[error("the script has no answer for call {} of iteration {iteration}", call + 1)]
     ScriptExhausted {
         /// The iteration of the call.
         iteration: u32,

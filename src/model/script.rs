@@ -12,17 +12,17 @@ use crate::usage::{Tokens, Usd};
 /// ```
 /// let script = ralph::model::Script::parse(r#"
 /// iterations:
-///   - - answer: {summary: first try, actions: []}   # call 0 of iteration 1; sent as compact JSON
+///   - - answer: {summary: first try, actions: []}   # call 1 of iteration 1; sent as compact JSON
 ///       tokens: {input: 900, output: 40}
 ///       cost_usd: 0.002
-///     - text: any words                              # call 1
-///   - - text: fine now                               # call 0 of iteration 2
+///     - text: any words                              # call 2
+///   - - text: fine now                               # call 1 of iteration 2
 ///       fails: {rate_limited: {retry_after_s: 2}}    # twice, and then the text
 ///       times: 2
 ///   - - fails: unavailable                           # always
 /// then: repeat                                       # iterations from 4 on are like 3; without it the script is over
 /// doctor:
-///   - text: what a diagnosis gets                    # call 0, whatever the iteration
+///   - text: what a diagnosis gets                    # call 1, whatever the iteration
 /// "#).unwrap();
 /// # drop(script);
 /// ```

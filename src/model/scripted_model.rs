@@ -163,13 +163,13 @@ mod tests {
         1,
         2,
         CallPurpose::Agent,
-        "the script has no answer for call 2 of iteration 1"
+        "the script has no answer for call 3 of iteration 1"
     )]
     #[case(
         0,
         0,
         CallPurpose::Agent,
-        "the script has no answer for call 0 of iteration 0"
+        "the script has no answer for call 1 of iteration 0"
     )]
     #[case(2, 0, CallPurpose::Agent, "the model `m` is rate limited for 2 s")]
     #[case(3, 0, CallPurpose::Agent, "the script did not answer after 1 attempt")]
@@ -185,7 +185,7 @@ mod tests {
         4,
         0,
         CallPurpose::Agent,
-        "the script has no answer for call 0 of iteration 4"
+        "the script has no answer for call 1 of iteration 4"
     )]
     #[case(1, 0, CallPurpose::Doctor, "a diagnosis")]
     #[case(9, 0, CallPurpose::Doctor, "a diagnosis")]
@@ -193,7 +193,7 @@ mod tests {
         1,
         1,
         CallPurpose::Doctor,
-        "the script has no answer for call 1 of iteration 1"
+        "the script has no answer for call 2 of iteration 1"
     )]
     #[tokio::test]
     async fn calls_get_their_entry(
@@ -264,7 +264,7 @@ mod tests {
         );
         assert_eq!(
             text_or_error(&model, &request(99, 1, CallPurpose::Agent)).await,
-            "the script has no answer for call 1 of iteration 99"
+            "the script has no answer for call 2 of iteration 99"
         );
     }
 

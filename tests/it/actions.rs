@@ -37,7 +37,7 @@ fn a_script_with_an_unknown_action_is_refused_before_the_run() {
     let unknown = doing([write("a.txt", "x"), json!({"type": "exec", "command": "true"})]);
     let ended = place.run_script(&script([whole_task(), unknown]));
     ended.expect_refused(&[
-        "the script, iteration 2, call 0: the answer does not follow the schema:",
+        "the script, iteration 2, call 1: the answer does not follow the schema:",
         "actions[1].type: `exec` is not an action; expected one of `run`, `patch`, `write`, `commit`, ",
         "hint: correct the answer, or add a second call",
     ]);

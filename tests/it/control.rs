@@ -278,13 +278,13 @@ async fn a_run_that_broke_before_it_was_driven_says_why_and_can_be_resumed() {
 #[test]
 fn a_note_reaches_the_next_prompt() {
     let held = Held::start();
-    held.ask(&["note", "mind the gap"]);
-    held.ask(&["note", &held.place.run_id(), "and the edge"]);
+    held.ask(&["note", "- mind the gap"]);
+    held.ask(&["note", &held.place.run_id(), "--and the edge"]);
     held.let_go();
     held.live.wait().expect(0, &[]);
     let prompt = |number: u32| held.place.noted(&format!("iterations/{number}/prompt.md"));
     assert!(!prompt(1).contains("mind the gap"));
-    assert!(prompt(2).contains("mind the gap") && prompt(2).contains("and the edge"));
+    assert!(prompt(2).contains("- mind the gap") && prompt(2).contains("--and the edge"));
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn sent_text(loaded: &LoadedImage) -> String {
         SentLayers::Missing { layers, bytes } => {
             format!("sent {layers} of {all}, {}", HumanBytes(bytes))
         }
-        SentLayers::Everything { bytes } => format!("sent all of {all}, {}", HumanBytes(bytes)),
+        SentLayers::Everything { bytes } => format!("sent {all}, {}", HumanBytes(bytes)),
     }
 }
 

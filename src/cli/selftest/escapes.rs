@@ -3,6 +3,7 @@
 use crate::assembly::AssemblyErrorKind;
 use crate::sandbox::escapes::{AttackVerdict, escapes};
 use crate::sandbox::{Provider, SandboxSpec};
+use crate::text::counted;
 
 use crate::cli::{CliError, CliExit, CliResult, Context};
 
@@ -38,9 +39,9 @@ pub(super) async fn attack(
     match report.count(AttackVerdict::Open) {
         0 => Ok(CliExit::Success),
         open => Err(CliError::runtime(format!(
-            "{open} of {} attacks are not held by the `{}` provider",
-            report.cases.len(),
-            report.provider
+            "the `{}` provider does not hold {open} of {}",
+            report.provider,
+            counted(report.cases.len(), "attack")
         ))
         .with_hint("run nothing that you do not trust in such a sandbox, and please report what was seen")),
     }

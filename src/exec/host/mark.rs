@@ -77,12 +77,20 @@ impl ProcessMark {
             let timed_out = Instant::now() >= deadline;
             found.iter().copied().for_each(&each);
             if timed_out {
-                let running = counted(found.len(), "process");
-                let message = format!("still running: {running} (one is {first})");
-                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    still_running(found.len(), *first),
+                ));
             }
             thread::sleep(PAUSE);
         }
+    }
+}
+
+fn still_running(count: usize, first: Pid) -> String {
+    match count {
+        1 => format!("still running: process {first}"),
+        count => format!("still running: {} (one is {first})", counted(count, "process")),
     }
 }
 
@@ -184,6 +192,13 @@ fn marked_in_table(table: &[u8], needle: &[u8]) -> Vec<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_process_is_not_one_of_many() {
+        let first = Pid::from_raw(12).unwrap();
+        assert_eq!(still_running(1, first), "still running: process 12");
+        assert_eq!(still_running(2, first), "still running: 2 processes (one is 12)");
+    }
 
     /// As macOS prints it: nothing of the environment of its own programs.
     const TABLE: &str = "    1     0 /sbin/launchd\n\
