@@ -56,7 +56,7 @@ impl Run<'_> {
             changed_lines: changed_lines(&collected.diff),
             files: files.collect(),
             new_work_committed: collected.new_work_committed,
-            planned: has_planned(work, collected),
+            planned: has_planned(work, collected, evidence),
             tests: tests.cloned(),
             ticked: evidence.ticked.iter().map(ToString::to_string).collect(),
             newly_ticked: newly_ticked.map(ToString::to_string).collect(),
@@ -87,11 +87,14 @@ impl Run<'_> {
     }
 }
 
-fn has_planned(work: &AgentWork, collected: &Collected) -> bool {
+/// Whether the agent only read, thought or took notes. One that reports checkboxes, for which evidence ran, says that it is
+/// past that.
+fn has_planned(work: &AgentWork, collected: &Collected, evidence: &Evidence) -> bool {
+    let has_reported = evidence.checks.iter().any(|check| check.commit.is_some());
     let actions = &work.actions;
     let has_acted = actions.reported > 0 || actions.lines.len() > actions.failures.len();
     let is_unchanged = collected.diff.files.is_empty() && !collected.has_empty_commits;
-    is_unchanged && (work.has_notes || has_acted)
+    !has_reported && is_unchanged && (work.has_notes || has_acted)
 }
 
 fn last_test_failure(tests: &str, progress: &RunProgress<'_>) -> Option<CommandFailure> {
