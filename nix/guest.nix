@@ -16,13 +16,14 @@ in
     };
     nativeBuildInputs = [rustc];
     buildInputs = lib.optional hostPlatform.isGnu stdenv.cc.libc.static;
-    # The build script of ralph needs nothing but these variables, which cargo would set.
+    # The build script of ralph needs nothing but these variables, which cargo would set. The command line has the feature
+    # `escapes`.
     buildPhase = ''
       runHook preBuild
       rustc --edition 2024 -C linker="$CC" -o build-script build.rs
       mkdir out
       OUT_DIR=$PWD/out RUSTC=rustc RUSTC_LINKER=$CC TARGET=${hostPlatform.rust.rustcTarget} \
-        CARGO_CFG_TARGET_OS=linux CARGO_CFG_TARGET_ARCH=${hostPlatform.parsed.cpu.name} ./build-script
+        CARGO_CFG_TARGET_OS=linux CARGO_CFG_TARGET_ARCH=${hostPlatform.parsed.cpu.name} CARGO_FEATURE_ESCAPES=1 ./build-script
       runHook postBuild
     '';
     installPhase = ''
