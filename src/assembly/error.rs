@@ -83,7 +83,7 @@ impl AssemblyError {
             path.display(),
             counted(findings, "problem")
         );
-        Self::usage(message).with_hint("`ralph init` writes an example to start from")
+        Self::usage(message).with_hint("correct the lines above, then `ralph lint` checks them; `ralph init` writes an example to compare with")
     }
 
     /// Adds lines with details to the message.

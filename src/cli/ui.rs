@@ -19,7 +19,7 @@ static LOST_OUTPUT: OnceLock<String> = OnceLock::new();
 
 fn stdout_error(reason: &str) -> CliError {
     CliError::runtime(format!("cannot write to stdout: {reason}"))
-        .with_hint("the output is incomplete; `ralph logs --json` prints the events of a run again")
+        .with_hint("the output is incomplete: write it to a place with free space; after a run, `ralph logs --json` prints its events again")
 }
 
 /// Writes to stdout and stderr.
@@ -79,7 +79,7 @@ impl Ui {
         };
     }
 
-    /// Keeps the first failure of stdout. A closed pipe is none.
+    /// Keeps the first error of writing to stdout. A closed pipe is not an error.
     fn checked(self, written: std::io::Result<()>) -> Result<(), CliError> {
         match written {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
