@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{Config, OnFullAudit};
 use crate::event::EventSink;
-use crate::gateway::audit::AuditLog;
+use crate::gateway::audit::{AuditLimits, AuditLog};
 use crate::runner::{self, NewRun, RunOutcome, RunParts, RunSettings};
 use crate::sandbox::SandboxSpec;
 use crate::scm::Repository;
@@ -115,7 +115,12 @@ impl Ralph {
         equipment.report_limits(context, config);
         let used = SandboxUse::for_run(&dir, config, self.image)?;
         let mut spec = sandbox_spec(context, config, used).await?;
-        spec.egress.audit = Arc::new(AuditLog::open(&dir.network_file(), context.surroundings.clock())?);
+        let limits = AuditLimits {
+            closes_sandbox: config.settings.sandbox.network.on_full_audit == OnFullAudit::Close,
+            ..AuditLimits::default()
+        };
+        let audit = AuditLog::open_with(&dir.network_file(), context.surroundings.clock(), limits)?;
+        spec.egress.audit = Arc::new(audit);
         let spec = equipment.connect_spec(context, config, spec)?;
         let brokered = equipment.brokered;
         let settings = RunSettings {

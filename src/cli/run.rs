@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{CliError, CliExit, CliResult, Context, agent_help, flags, image};
 use crate::assembly::{ActiveRun, RalphBuilder};
-use crate::gateway::audit::{AuditLog, AuditTally, TallyEntry};
+use crate::gateway::audit::{AuditLog, AuditRecord, AuditTally, TallyEntry};
 use crate::runner::RunOutcome;
 use crate::state::{Intervention, RunDir, RunOutcomeKind};
 
@@ -174,6 +174,12 @@ fn summarize(context: &Context, dir: &RunDir, outcome: &RunOutcome, format: Even
 fn show_blocked(context: &Context, dir: &RunDir) -> Result<(), CliError> {
     const SHOWN: usize = 10;
     let tally: AuditTally = AuditLog::read(&dir.network_file())?.iter().collect();
+    if tally.is_incomplete {
+        context.ui.say(format_args!(
+            "warning: {}; `sandbox.network.on_full_audit = \"close\"` would have closed the sandbox",
+            AuditRecord::FULL
+        ));
+    }
     let blocked: Vec<TallyEntry> = tally.blocked().collect();
     for asked in blocked.iter().take(SHOWN) {
         context.ui.say(asked);

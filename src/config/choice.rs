@@ -29,6 +29,16 @@ pub enum OnUnenforceable {
     Warn,
 }
 
+/// What to do when the network audit is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnFullAudit {
+    /// Say so, and record no more.
+    Warn,
+    /// Allow no further connections.
+    Close,
+}
+
 /// Where the pull request is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

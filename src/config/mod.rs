@@ -47,7 +47,9 @@ use document::ConfigDocument;
 use stack::{FileReader, LayerStack};
 use variables::EnvVariables;
 
-pub use choice::{DoctorApply, ForgeType, LadderRung, OnUnenforceable, OnWeakenedTests, SandboxType};
+pub use choice::{
+    DoctorApply, ForgeType, LadderRung, OnFullAudit, OnUnenforceable, OnWeakenedTests, SandboxType,
+};
 pub use error::{ConfigError, ConfigFinding};
 pub use key::KeyPath;
 pub use layer::{ConfigLayer, FilePosition, SettingOrigin, SettingPlace};

@@ -9,7 +9,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::choice::{DoctorApply, ForgeType, LadderRung, OnUnenforceable, OnWeakenedTests, SandboxType};
+use super::choice::{
+    DoctorApply, ForgeType, LadderRung, OnFullAudit, OnUnenforceable, OnWeakenedTests, SandboxType,
+};
 use super::models::ModelSettings;
 use super::read;
 use crate::agent::KnownAgent;
@@ -160,6 +162,8 @@ pub struct NetworkSettings {
     pub dangerously_record_unattended: bool,
     /// What to do when the provider cannot enforce the policy.
     pub on_unenforceable: OnUnenforceable,
+    /// What to do when the audit is full.
+    pub on_full_audit: OnFullAudit,
 }
 
 /// `[sandbox.resources]`

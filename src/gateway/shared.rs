@@ -103,6 +103,11 @@ impl GatewayCore {
         {
             return Err(Denial::Injected(name.clone()));
         }
+        if self.setup.audit.is_closed() {
+            return Err(Denial::Invalid(
+                "the network audit is full, and sandbox.network.on_full_audit closes the sandbox",
+            ));
+        }
         self.policies.borrow().judge(request)
     }
 

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::network::{Denial, PolicyLine};
 
-pub use log::{AuditError, AuditLog};
+pub use log::{AuditError, AuditLimits, AuditLog};
 pub use remedy::AuditRemedy;
 pub use tally::{AuditTally, TallyEntry, TallyKey};
 
 /// One request of a sandbox: a line of the audit file, which adds the time of its end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AuditRecord {
     /// The protocol.
     pub protocol: AuditProtocol,
@@ -35,9 +35,26 @@ pub struct AuditRecord {
     pub sent: u64,
     /// Bytes that the sandbox received.
     pub received: u64,
+    /// The number of requests: more than one where a line counts repeats, whose bytes it sums up.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub count: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(count: &u64) -> bool {
+    *count == 1
 }
 
 impl AuditRecord {
+    /// The reason in the last record of a full log.
+    pub const FULL: &str = "the network audit is full: later requests are not recorded";
+    /// The reason in a record that counts denied requests without room of their own.
+    pub const OTHERS: &str = "denied requests that the network audit has no room for";
+
     /// A record without traffic.
     pub(super) fn new(
         protocol: AuditProtocol,
@@ -66,12 +83,35 @@ impl AuditRecord {
             needs,
             sent: 0,
             received: 0,
+            count: 1,
+        }
+    }
+}
+
+impl AuditRecord {
+    /// Whether it is about requests that have no record of their own.
+    fn is_note(&self) -> bool {
+        [Self::FULL, Self::OTHERS].contains(&self.rule.as_str())
+    }
+
+    /// A record about requests that have none of their own.
+    fn unrecorded(reason: &str, count: u64) -> Self {
+        Self {
+            protocol: AuditProtocol::Tcp,
+            host: None,
+            port: None,
+            verdict: AuditVerdict::Denied,
+            rule: reason.to_owned(),
+            needs: Some(AuditRemedy::Never),
+            sent: 0,
+            received: 0,
+            count,
         }
     }
 }
 
 /// The protocol of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditProtocol {
     /// A DNS lookup. An allowed name is recorded once.
@@ -89,7 +129,7 @@ pub enum AuditProtocol {
 }
 
 /// The verdict on a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditVerdict {
     /// Allowed.
@@ -111,6 +151,11 @@ impl fmt::Display for AuditVerdict {
 pub trait AuditSink: Send + Sync {
     /// Takes one record.
     fn record(&self, record: AuditRecord);
+
+    /// Whether nothing more may be allowed, because it could not be recorded.
+    fn is_closed(&self) -> bool {
+        false
+    }
 }
 
 /// Drops all records.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::network::{Denial, PolicyLine, PolicyRule};
 
 /// What would allow a request, when that is not a line with its host and port.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuditRemedy {
     /// This line in `sandbox.network.allowed`, with a method or path.

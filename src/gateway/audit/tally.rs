@@ -11,6 +11,8 @@ use super::{AuditProtocol, AuditRecord, AuditRemedy, AuditVerdict};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditTally {
     counts: BTreeMap<TallyKey, u64>,
+    /// Whether some requests were not recorded.
+    pub is_incomplete: bool,
 }
 
 /// What is counted together.
@@ -106,6 +108,7 @@ impl AuditTally {
 
     /// Counts a record.
     pub fn add(&mut self, record: &AuditRecord) {
+        self.is_incomplete |= record.rule == AuditRecord::FULL;
         let Some(host) = record.host.clone() else {
             return;
         };
@@ -119,7 +122,7 @@ impl AuditTally {
             needs: record.needs.clone(),
         };
         if self.counts.len() < Self::MAX_HOSTS || self.counts.contains_key(&key) {
-            *self.counts.entry(key).or_default() += 1;
+            *self.counts.entry(key).or_default() += record.count;
         }
     }
 
@@ -178,6 +181,7 @@ mod tests {
             needs: None,
             sent: 1,
             received: 2,
+            count: 1,
         }
     }
 
