@@ -132,31 +132,32 @@ async fn detect(connection: &mut ServedConnection<'_>) -> io::Result<Detected> {
 
 /// The longest first line that is read to see whether it is HTTP, in bytes.
 const MAX_LINE: usize = 8 * 1024;
-const METHODS: [&[u8]; 8] = [
-    b"GET ",
-    b"HEAD ",
-    b"POST ",
-    b"PUT ",
-    b"DELETE ",
-    b"OPTIONS ",
-    b"PATCH ",
-    b"TRACE ",
-];
 
 /// The protocol of these first bytes; `None` when more are needed.
+///
+/// Everything that a lenient server could take for a request is HTTP, with any method, any version and empty lines before
+/// it, so that it is parsed strictly and its host is checked. HTTP/2 without TLS is such a line too, and is refused there.
 fn detect_protocol(bytes: &[u8]) -> Option<Detected> {
     match bytes {
         [] | [22] => return None,
         [22, 3, ..] => return Some(Detected::Tls),
         _ => {}
     }
-    let may_be = |method: &[u8]| bytes.starts_with(method) || method.starts_with(bytes);
-    if !METHODS.iter().any(|method| may_be(method)) {
+    let is_space = |byte: &u8| b"\r\n\t ".contains(byte);
+    let start = bytes
+        .iter()
+        .position(|byte| !is_space(byte))
+        .unwrap_or(bytes.len());
+    let rest = &bytes[start..];
+    let end = rest.iter().position(|byte| *byte == b'\n');
+    let line = &rest[..end.unwrap_or(rest.len())];
+    let is_binary = |byte: &u8| byte.is_ascii_control() && !is_space(byte);
+    if line.first().is_some_and(|first| !first.is_ascii_graphic()) || line.iter().any(is_binary) {
         return Some(Detected::Other);
     }
-    let end = bytes.iter().position(|byte| *byte == b'\n');
-    match end.map(|end| &bytes[..end]) {
-        Some(line) if line.windows(6).any(|word| word == b"HTTP/1") => Some(Detected::Http),
+    let names_http = line.windows(5).any(|word| word.eq_ignore_ascii_case(b"HTTP/"));
+    match end {
+        Some(_) if names_http => Some(Detected::Http),
         Some(_) => Some(Detected::Other),
         None if bytes.len() > MAX_LINE => Some(Detected::Http),
         None => None,
@@ -201,6 +202,19 @@ mod tests {
     #[case(b"GET / HTTP/1.1", None)]
     #[case(b"GET / HTTP/1.1\r\n", Some(Detected::Http))]
     #[case(b"POST / HTTP/1.0\n", Some(Detected::Http))]
+    #[case(b"\r\n\r\n", None)]
+    #[case(b"\r\nGET / HTTP/1.1\r\n", Some(Detected::Http))]
+    #[case(b"\n\n GET / HTTP/1.1\r\n", Some(Detected::Http))]
+    #[case(b"PROPFIND / HTTP/1.1\r\n", Some(Detected::Http))]
+    #[case(b"get / http/1.1\r\n", Some(Detected::Http))]
+    #[case(b"G\"T\t/ HTTP/1.1\r\n", Some(Detected::Http))]
+    #[case(b"CONNECT a.example:443 HTTP/1.1\r\n", Some(Detected::Http))]
+    #[case(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Some(Detected::Http))]
+    #[case(b"PRI * HT", None)]
+    #[case(b"AMQP\0\0\x09\x01", Some(Detected::Other))]
+    #[case(b"*1\r\n$4\r\nPING\r\n", Some(Detected::Other))]
+    #[case(b"0032git-upload-pack /x\0host=a.example\0", Some(Detected::Other))]
+    #[case(b"0\x0c\x02\x01\x01", Some(Detected::Other))]
     #[case(b"GET key\r\n", Some(Detected::Other))]
     #[case(b"SSH-2.0-x\r\n", Some(Detected::Other))]
     #[case(b"EHLO a\r\n", Some(Detected::Other))]
@@ -212,10 +226,10 @@ mod tests {
     proptest! {
         #[test]
         fn every_protocol_is_detected_within_the_longest_line(
-            begin in prop::sample::select(METHODS.to_vec()),
+            begin in prop::sample::select(vec!["GET ", "\r\n", "PRI * HTTP/"]),
             piece in prop::collection::vec(any::<u8>(), 1..20),
         ) {
-            let bytes: Vec<u8> = begin.iter().chain(piece.iter().cycle()).copied().take(MAX_LINE + 1).collect();
+            let bytes: Vec<u8> = begin.bytes().chain(piece.iter().cycle().copied()).take(MAX_LINE + 1).collect();
             prop_assert!(detect_protocol(&bytes).is_some());
             let bytes: Vec<u8> = piece.iter().cycle().copied().take(MAX_LINE + 1).collect();
             prop_assert!(detect_protocol(&bytes).is_some());

@@ -1,8 +1,10 @@
 //! One rule of a policy: `[METHODS ]HOST[:PORT][/PATH]`.
 
+use std::iter::once;
 use std::sync::Arc;
 
 use thiserror::Error;
+use unicode_normalization::UnicodeNormalization;
 
 use super::host::{HostName, HostNameError};
 use super::pattern::{HostPattern, WEB_PORTS};
@@ -182,18 +184,37 @@ impl PathPattern {
 }
 
 fn without_query(target: &str) -> &str {
-    target.split(['?', '#']).next().unwrap_or(target)
+    target.split('?').next().unwrap_or(target)
 }
 
-/// Whether all servers interpret the path alike: no `..`, no doubled or encoded slashes, no needless escapes.
+/// Whether all servers interpret the path alike: no `..`, no doubled or encoded slashes, no needless escapes, and none that
+/// some servers decode to other characters. No client sends a `#`, and servers differ about it.
 fn is_plain(path: &str) -> bool {
-    let ambiguous = ["//", "\\", ";"];
+    let ambiguous = ["//", "\\", ";", "#"];
     let dots = |segment: &str| segment == "." || segment == "..";
     let mut escapes = path.split('%').skip(1);
     path.starts_with('/')
         && !ambiguous.iter().any(|part| path.contains(part))
         && !path.split('/').any(dots)
         && escapes.all(is_plain_escape)
+        && decodes_alike(path)
+}
+
+/// Whether the escaped bytes are UTF-8, and no server could take a character for one of ASCII. Lenient decoders accept `/`
+/// in more bytes than it has, and some systems replace characters by similar ones.
+fn decodes_alike(path: &str) -> bool {
+    let mut pieces = path.split('%');
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        let (digits, rest) = piece.split_at_checked(2).unwrap_or(("", piece));
+        bytes.extend(u8::from_str_radix(digits, 16));
+        bytes.extend(rest.bytes());
+    }
+    let Ok(text) = String::from_utf8(bytes) else {
+        return false;
+    };
+    let mut others = text.chars().filter(|c| !c.is_ascii());
+    !others.any(|c| once(c).nfkc().any(|c| c.is_ascii()))
 }
 
 /// Whether the escape after a `%` is valid, needed, and not part of the path syntax.
@@ -267,6 +288,17 @@ mod tests {
     #[case::encoded_letter("a.example/x/*", "GET /x/%61", Fit::No)]
     #[case::broken_escape("a.example/x/*", "GET /x/%6", Fit::No)]
     #[case::star("a.example/x/*", "OPTIONS *", Fit::No)]
+    #[case::fragment("a.example/x/*", "GET /x/#/../../y", Fit::No)]
+    #[case::fragment_of_a_whole_path("a.example/x", "GET /x#y", Fit::No)]
+    #[case::in_the_query("a.example/x", "GET /x?y#z", Fit::Yes)]
+    #[case::umlaut("a.example/x/*", "GET /x/%C3%A4", Fit::Yes)]
+    #[case::two_byte_slash("a.example/x/*", "GET /x/..%c0%afy", Fit::No)]
+    #[case::two_byte_dots("a.example/x/*", "GET /x/%c0%ae%c0%ae/y", Fit::No)]
+    #[case::three_byte_slash("a.example/x/*", "GET /x/..%e0%80%afy", Fit::No)]
+    #[case::four_byte_slash("a.example/x/*", "GET /x/..%f0%80%80%afy", Fit::No)]
+    #[case::half_a_character("a.example/x/*", "GET /x/%C3", Fit::No)]
+    #[case::wide_slash("a.example/x/*", "GET /x/..%EF%BC%8Fy", Fit::No)]
+    #[case::wide_dots("a.example/x/*", "GET /x/%EF%BC%8E%EF%BC%8E/y", Fit::No)]
     fn an_allowing_rule_needs_method_and_path(#[case] rule: &str, #[case] request: &str, #[case] fit: Fit) {
         check(
             |rule, name, content| rule.allows(name, 443, content),
@@ -281,6 +313,8 @@ mod tests {
     #[case::elsewhere("a.example/x/*", "GET /y", Fit::No)]
     #[case::in_doubt("a.example/x/*", "GET /y/%2e%2e/x/z", Fit::Yes)]
     #[case::encoded_letter("a.example/x/*", "GET /%78/z", Fit::Yes)]
+    #[case::fragment("a.example/x/*", "GET /#/../x/z", Fit::Yes)]
+    #[case::two_byte_slash("a.example/x/*", "GET /y/..%c0%afx/z", Fit::Yes)]
     #[case::method_of_another_case("POST a.example", "post /x", Fit::Yes)]
     #[case::other_method("POST a.example", "GET /x", Fit::No)]
     fn a_denying_rule_covers_ambiguous_paths(#[case] rule: &str, #[case] request: &str, #[case] fit: Fit) {

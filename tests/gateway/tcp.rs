@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 
 use ralph::gateway::ListenerProtocol;
 use ralph::network::Policy;
+use rstest::rstest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::dns::address_of;
 use crate::tls::real_hello;
-use crate::world::{OK, Server, World, allowlist, say, send_and_read_until};
+use crate::world::{OK, Server, World, allowlist, read_all, say, send_and_read_until};
 
 /// A connection that the gateway is told was made to this destination, as a sandbox's own network would make it.
 async fn connect_to(world: &World, destination: SocketAddr) -> TcpStream {
@@ -88,6 +89,89 @@ async fn tls_and_http_on_another_port_are_for_the_same_name() {
     let mut client = connect_to_name(&world, "a.example", server.port).await;
     send_and_read_until(&mut client, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", "ok").await;
     assert!(!server.seen().contains("evil"));
+}
+
+/// Lenient servers take all of these for a request to another host.
+#[rstest]
+#[case::empty_line("\r\nGET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")]
+#[case::empty_lines("\n\r\n\nGET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")]
+#[case::spaces("  GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")]
+#[case::odd_method("PROPFIND / HTTP/1.1\r\nHost: evil.example\r\n\r\n")]
+#[case::own_method("X-Y / HTTP/1.1\r\nHost: evil.example\r\n\r\n")]
+#[case::lower_case("get / HTTP/1.1\r\nHost: evil.example\r\n\r\n")]
+#[case::tabs("GET\t/\tHTTP/1.1\r\nHost: evil.example\r\n\r\n")]
+#[case::bare_line_ends("PURGE / HTTP/1.1\nHost: evil.example\n\n")]
+#[case::connect("CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n")]
+#[case::later_version("GET / HTTP/3.7\r\nHost: evil.example\r\n\r\n")]
+#[case::http2("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n evil.example")]
+#[tokio::test]
+async fn no_spelling_of_a_request_names_another_host_on_another_port(
+    #[case] request: &str,
+    #[values(1, 1000)] piece: usize,
+) {
+    let server = Server::http(OK).await;
+    let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
+    let mut client = connect_to_name(&world, "a.example", server.port).await;
+    for bytes in request.as_bytes().chunks(piece) {
+        // The gateway may have refused it already.
+        if client.write_all(bytes).await.is_err() {
+            break;
+        }
+    }
+    let answer = read_all(&mut client).await;
+    let refused = answer.starts_with(b"HTTP/1.1 403 ") || answer.starts_with(b"HTTP/1.1 400 ");
+    assert!(refused, "{}", answer.escape_ascii());
+    assert_eq!(server.seen(), "");
+}
+
+/// Such a method is fine for the host itself.
+#[tokio::test]
+async fn an_odd_method_reaches_its_own_host_on_another_port() {
+    let server = Server::http(OK).await;
+    let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
+    let mut client = connect_to_name(&world, "a.example", server.port).await;
+    let request = format!("PROPFIND / HTTP/1.1\r\nHost: a.example:{}\r\n\r\n", server.port);
+    send_and_read_until(&mut client, &request, "ok").await;
+}
+
+/// The head comes at once, so that its end is known before its length is counted.
+#[rstest]
+#[case::just_fits(64 << 10, true)]
+#[case::too_long((64 << 10) + 1, false)]
+#[case::far_too_long(200 << 10, false)]
+#[tokio::test]
+async fn a_head_is_limited_however_it_comes(#[case] length: usize, #[case] fits: bool) {
+    let server = Server::http(OK).await;
+    let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
+    let mut client = connect_to_name(&world, "a.example", server.port).await;
+    let start = format!("GET / HTTP/1.1\r\nHost: a.example:{}\r\nX: ", server.port);
+    let rest = length - start.len() - 4;
+    let request = format!("{start}{}\r\n\r\n", "x".repeat(rest));
+    let _ = client.write_all(request.as_bytes()).await;
+    let expected = if fits { "200 OK" } else { "HTTP head too long" };
+    crate::world::read_until_text(&mut client, expected).await;
+    assert_eq!(server.seen().is_empty(), !fits);
+}
+
+/// Servers differ about these paths, so no line with a path covers them.
+#[rstest]
+#[case("/x/#/../../secret")]
+#[case("/x/..%c0%afsecret")]
+#[case("/x/%c0%ae%c0%ae/secret")]
+#[case("/x/..%e0%80%afsecret")]
+#[case("/x/..%EF%BC%8Fsecret")]
+#[tokio::test]
+async fn a_line_with_a_path_covers_no_ambiguous_path(#[case] path: &str) {
+    let server = Server::http(OK).await;
+    let port = server.port;
+    let world = World::new(allowlist(&[&format!("GET a.example:{port}/x/*")])).name("a.example");
+    let request = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a.example:{port}\r\n\r\n");
+    let mut client = connect_to_name(&world, "a.example", port).await;
+    let answer = say(&mut client, request(path)).await;
+    assert!(answer.starts_with(b"HTTP/1.1 403 "), "{}", answer.escape_ascii());
+    let mut client = connect_to_name(&world, "a.example", port).await;
+    send_and_read_until(&mut client, &request("/x/%C3%A4"), "ok").await;
+    assert!(!server.seen().contains("secret"));
 }
 
 #[tokio::test]

@@ -24,6 +24,8 @@ use crate::gateway::meter::MeterNotice;
 
 /// The longest request body, in bytes. Anthropic accepts 32 MB.
 const MAX_BODY: usize = 32 << 20;
+/// The longest request head, in bytes.
+const MAX_HEAD: usize = 64 << 10;
 /// Timeout for receiving a request body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Timeout for receiving a request head.
@@ -47,6 +49,7 @@ where
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
         .serve_connection(stream, responding);
     if let Err(error) = served.await {
         tracing::debug!(%error, "a connection to the broker failed");

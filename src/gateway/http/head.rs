@@ -24,7 +24,7 @@ pub(super) const AMBIGUOUS_HOST: Denial = Denial::Invalid("missing or ambiguous 
 pub(super) const DROPPED_FIELD: Denial =
     Denial::Invalid("the Connection header lists a field that must be forwarded");
 
-/// Reads a head with its empty line, of at most about this many bytes.
+/// Reads a head with its empty line, of at most this many bytes.
 pub(super) async fn read<R: AsyncRead + Unpin>(
     from: &mut Buffered<R>,
     max_bytes: usize,
@@ -32,6 +32,10 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
     let mut seen = 0;
     loop {
         if let Some(end) = end_of_head(&from.buffer, seen)? {
+            // All of it may have come at once.
+            if end > max_bytes {
+                return Err(HEAD_TOO_LONG);
+            }
             return Ok(from.buffer.split_to(end).freeze());
         }
         seen = from.buffer.len();

@@ -35,6 +35,9 @@ pub enum SealError {
     /// The holder reported an error.
     #[error("its holder failed: {0}")]
     Failed(String),
+    /// A process of the sandbox listens where the gateway has to.
+    #[error("its holder {0}")]
+    PortTaken(String),
     /// The holder does not run any more.
     #[error("its holder has ended")]
     HolderEnded,
@@ -76,6 +79,15 @@ pub enum SealError {
 }
 
 impl SealError {
+    /// The error that a holder reported.
+    pub(super) fn reported(text: String) -> Self {
+        if text.starts_with("cannot listen at ") {
+            Self::PortTaken(text)
+        } else {
+            Self::Failed(text)
+        }
+    }
+
     /// The error of the sandbox whose network is not sealed.
     pub(in crate::sandbox) fn into_sandbox_error(self, sandbox: &str) -> SandboxError {
         let message = format!("the network of the sandbox `{sandbox}` is not sealed");
@@ -120,6 +132,10 @@ impl SealError {
             Self::Listen { .. } => Some(
                 "that address must belong to this host; if it does not, the network of the VM is not that of Softnet",
             ),
+            Self::PortTaken(_) => Some(
+                "a process in the sandbox listens there, perhaps one that an earlier session left running: remove the sandbox \
+                 with `ralph sandbox rm`, then `ralph resume` creates a new one from the last checkpoint of the run",
+            ),
             Self::Failed(_) => Some(
                 "the kernel of the engine needs nf_tables or ip_tables, and containers need the capability NET_ADMIN; \
                  see `docker logs` of the container whose name ends in `-net`",
@@ -141,5 +157,27 @@ impl From<SealError> for SandboxError {
     fn from(error: SealError) -> Self {
         let (kind, hint) = (error.kind(), error.hint());
         Self::from_cause(kind, error).with_hint(hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(
+        "cannot listen at 127.0.0.1:3128: Address already in use (os error 98)",
+        "a process in the sandbox listens there"
+    )]
+    #[case(
+        "cannot set the firewall (V4): Operation not permitted (os error 1)",
+        "nf_tables"
+    )]
+    fn the_hint_is_about_what_the_holder_reported(#[case] text: &str, #[case] hint: &str) {
+        let error = SealError::reported(text.to_owned());
+        assert!(error.to_string().ends_with(text), "{error}");
+        assert!(error.hint().unwrap().contains(hint), "{:?}", error.hint());
     }
 }

@@ -62,7 +62,7 @@ impl HolderConnection {
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             .map_err(SealError::Connection)?;
         let response = decode_response(&text).map_err(SealError::Connection)?;
-        let rules = response.map_err(SealError::Failed)?;
+        let rules = response.map_err(SealError::reported)?;
         Ok(HolderReply { rules, listeners })
     }
 
