@@ -77,6 +77,13 @@ impl Usd {
         Self(self.0.saturating_mul(count))
     }
 
+    /// A part of the amount in percent, rounded up.
+    #[must_use]
+    pub fn percent(self, percent: u64) -> Self {
+        let nanos = u128::from(self.0).saturating_mul(percent.into()).div_ceil(100);
+        Self(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
     /// The cost of a duration when this is the price of an hour, rounded up.
     #[must_use]
     pub fn for_duration(self, time: Duration) -> Self {
@@ -135,6 +142,42 @@ impl Price {
         let part = |count: u64, price: Usd| u128::from(count) * u128::from(price.0);
         let sum = part(tokens.input, self.input_per_million) + part(tokens.output, self.output_per_million);
         Usd(u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    }
+}
+
+/// The most that a call can cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallBound {
+    /// The tokens that it can use. They count when the service reports nothing.
+    pub tokens: Tokens,
+    /// The part that is known of a call without a bound, such as one with tools that the service runs. It is made while no
+    /// other call is in progress.
+    pub known: Option<Tokens>,
+    /// The most that an input token can cost, in percent of its price.
+    pub input_percent: u64,
+    /// What all tokens cost, in percent of their price.
+    pub price_percent: u64,
+}
+
+impl From<Tokens> for CallBound {
+    fn from(tokens: Tokens) -> Self {
+        Self {
+            tokens,
+            known: None,
+            input_percent: 100,
+            price_percent: 100,
+        }
+    }
+}
+
+impl CallBound {
+    /// The most that these tokens of the call can cost.
+    #[must_use]
+    pub fn cost_of(self, tokens: Tokens, price: Price) -> Usd {
+        let input = tokens.input.saturating_mul(self.input_percent).div_ceil(100);
+        price
+            .cost_of(Tokens { input, ..tokens })
+            .percent(self.price_percent)
     }
 }
 

@@ -96,6 +96,8 @@ impl Codex {
         let analytics = toml_table([("enabled", false.into())]);
         let mut config = toml_table([
             ("model_provider", "ralph".into()),
+            // The service would run it, past the network policy and without a bound on its cost.
+            ("web_search", "disabled".into()),
             ("check_for_update_on_startup", false.into()),
             ("analytics", analytics.into()),
             ("model_providers", toml_table([("ralph", provider.into())]).into()),

@@ -94,6 +94,8 @@ pub struct SandboxSettings {
     pub network: NetworkSettings,
     /// The GitHub repository that it may reach with a credential.
     pub github: GitHubSettings,
+    /// What calls to models may have besides what agents are known to send.
+    pub model_calls: ModelCallSettings,
     /// Its limits.
     pub resources: ResourceSettings,
     /// Sandboxes at Daytona.
@@ -116,6 +118,16 @@ pub struct GitHubSettings {
     pub api_url: String,
     /// Whether a sandbox may push to it.
     pub dangerously_allow_push: bool,
+}
+
+/// `[sandbox.model_calls]`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelCallSettings {
+    /// Paths of fields.
+    pub allowed_fields: Vec<String>,
+    /// Names of headers.
+    pub allowed_headers: Vec<String>,
 }
 
 /// `[[sandbox.mounts]]`

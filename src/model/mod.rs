@@ -46,7 +46,7 @@ pub use service::{
     ANTHROPIC, ANTHROPIC_KEY, ANTHROPIC_LOGIN, AuthMethod, CURSOR, CredentialKind, CredentialRecord, GATEWAY,
     GATEWAY_KEY, GOOGLE, MODEL_SERVICES, ModelService, OPENAI, OPENAI_KEY, UnknownAuthMethod,
 };
-pub(crate) use service::{ApiError, ApiUsage, CallError, ModelApi, ModelRoute, UsageReader};
+pub(crate) use service::{ApiError, ApiUsage, CallError, CallRules, ModelApi, ModelRoute, UsageReader};
 
 /// Answers requests.
 #[async_trait]

@@ -10,12 +10,13 @@ use ralph::gateway::broker::{BrokerService, ModelUpstream};
 use ralph::gateway::meter::{Allowance, Meter, MeterNotice, MeterSetup, PriceList};
 use ralph::secret::Secret;
 use ralph::usage::Tokens;
-use serde_json::Value;
+use rstest::rstest;
+use serde_json::{Value, json};
 
 use crate::support::model_service::{Answer, KEY, ModelService, USED, Usage};
 use crate::world::{World, body, price, usd};
 
-/// Each call can cost about 1060 tokens, of which 5000 are allowed: four of twenty fit at once.
+/// Each call can cost about 1180 tokens, of which 5000 are allowed: four of twenty fit at once.
 #[tokio::test]
 async fn streams_at_the_same_time_cannot_overshoot() {
     let most = Usage {
@@ -59,6 +60,119 @@ async fn streams_at_the_same_time_cannot_overshoot() {
     );
 }
 
+/// A tool that the service runs reads as much as it likes: such calls are made one by one, so that only the last can exceed
+/// the limit.
+#[rstest]
+#[case::search("/v1/messages", json!([{"type": "web_search_20250305", "name": "web_search"}]))]
+#[case::beside_others("/v1/messages", json!([{"name": "a", "input_schema": {}}, {"type": "web_search_20260209", "name": "w"}]))]
+#[case::responses("/v1/responses", json!([{"type": "web_search"}]))]
+#[case::in_a_namespace("/v1/responses", json!([{"type": "namespace", "name": "n", "tools": [{"type": "web_search_preview"}]}]))]
+#[tokio::test]
+async fn calls_without_a_bound_are_made_alone(#[case] path: &str, #[case] tools: Value) {
+    let much = Usage {
+        input: 20_000,
+        output: 10,
+    };
+    let service = ModelService::answering(Answer::Slow(much, 2, Duration::from_millis(20))).await;
+    let allowance = Allowance {
+        cost: None,
+        tokens: Some(60_000),
+    };
+    let world = World::bounded(ralph::model::GATEWAY_KEY, &service, allowance).await;
+    let mut whole = body(path, "m", true);
+    whole["tools"] = tools;
+    let call = || async {
+        let response = world.call(path, &whole).send().await.unwrap();
+        let status = response.status().as_u16();
+        response.text().await.unwrap();
+        status
+    };
+    let statuses = join_all((0..20).map(|_| call())).await;
+    let served = statuses.iter().filter(|status| **status == 200).count();
+    assert_eq!((served, service.requests().len()), (3, 3), "{statuses:?}");
+    assert_eq!(world.meter.spent().tokens.total(), 60_030);
+}
+
+/// Nobody knows what the service did for a call that the sandbox broke off.
+#[tokio::test]
+async fn a_call_without_a_bound_that_reports_nothing_counts_as_a_whole_window() {
+    let service = ModelService::answering(Answer::Unmetered).await;
+    let allowance = Allowance {
+        cost: None,
+        tokens: Some(60_000),
+    };
+    let world = World::bounded(ralph::model::ANTHROPIC_KEY, &service, allowance).await;
+    let mut whole = body("", "m", true);
+    whole["tools"] = json!([{"type": "web_search_20250305", "name": "web_search"}]);
+    for expected in [200, 402] {
+        let response = world.call("/v1/messages", &whole).send().await.unwrap();
+        assert_eq!(response.status().as_u16(), expected);
+        let _ = response.text().await;
+    }
+    assert!(world.meter.spent().tokens.input >= 1 << 20);
+}
+
+/// What is cached for an hour costs twice the price, a dearer tier several times, and some texts have a token in each byte.
+#[rstest]
+#[case::cache("/v1/messages", json!({}), json!({"input_tokens": 0, "output_tokens": 1000, "cache_creation_input_tokens": 4000,
+    "cache_creation": {"ephemeral_1h_input_tokens": 4000}}))]
+#[case::tier("/v1/chat/completions", json!({"service_tier": "priority"}), json!({"prompt_tokens": 4000, "completion_tokens": 1000}))]
+#[case::tokens("/v1/responses", json!({}), json!({"input_tokens": 4000, "output_tokens": 1000}))]
+#[tokio::test]
+async fn multiplied_prices_cannot_overshoot(#[case] path: &str, #[case] added: Value, #[case] usage: Value) {
+    let answer = json!({ "usage": usage }).to_string();
+    let headers = vec![("content-type", "application/json".to_owned())];
+    let service = ModelService::answering(Answer::Exactly(200, headers, answer)).await;
+    let allowance = Allowance {
+        cost: Some(usd(0.04)),
+        tokens: None,
+    };
+    let world = World::bounded(ralph::model::GATEWAY_KEY, &service, allowance).await;
+    let mut whole = body(path, "priced", false);
+    let field = if path == "/v1/responses" {
+        "input"
+    } else {
+        "messages"
+    };
+    whole[field][0]["content"] = json!("7".repeat(4000));
+    whole
+        .as_object_mut()
+        .unwrap()
+        .extend(added.as_object().unwrap().clone());
+    let call = || async {
+        let response = world.call(path, &whole).send().await.unwrap();
+        let status = response.status().as_u16();
+        response.text().await.unwrap();
+        status
+    };
+    let statuses = join_all((0..20).map(|_| call())).await;
+    let spent = world.meter.spent();
+    assert!(statuses.contains(&200) && statuses.contains(&402), "{statuses:?}");
+    assert!(spent.cost <= usd(0.04), "{spent:?}");
+}
+
+/// A call that does not fit beside those in progress may fit when they are over.
+#[tokio::test]
+async fn a_call_waits_for_what_calls_in_progress_leave() {
+    let service = ModelService::answering(Answer::Slow(USED, 2, Duration::from_millis(20))).await;
+    let allowance = Allowance {
+        cost: None,
+        tokens: Some(2000),
+    };
+    let world = World::bounded(ralph::model::ANTHROPIC_KEY, &service, allowance).await;
+    let call = || async {
+        let response = world
+            .call("/v1/messages", &body("", "m", true))
+            .send()
+            .await
+            .unwrap();
+        let status = response.status().as_u16();
+        response.text().await.unwrap();
+        status
+    };
+    assert_eq!(join_all((0..3).map(|_| call())).await, [200, 200, 200]);
+}
+
 #[tokio::test]
 async fn what_is_left_over_can_be_spent() {
     let service = ModelService::answering(Answer::Words(USED)).await;
@@ -77,7 +191,7 @@ async fn what_is_left_over_can_be_spent() {
         statuses.push(response.status().as_u16());
         response.text().await.unwrap();
     }
-    // Each uses 363 and may use 1047: after three of them 911 are left.
+    // Each uses 363 and may use 1093: after three of them 911 are left.
     assert_eq!(statuses, [200, 200, 200, 402]);
     world.meter.allow(Allowance {
         cost: None,

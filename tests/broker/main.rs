@@ -12,6 +12,7 @@
 use ::support::{self, need};
 
 mod budget;
+mod calls;
 mod github;
 mod inject;
 mod injection;

@@ -2,7 +2,7 @@
 
 use ralph::credential::CredentialSource;
 use ralph::gateway::Phantom;
-use ralph::gateway::broker::{Broker, BrokerHandle, BrokerService, ModelUpstream};
+use ralph::gateway::broker::{Broker, BrokerHandle, BrokerService, CallExceptions, ModelUpstream};
 use ralph::secret::Secret;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -118,7 +118,13 @@ async fn a_phantom_is_good_for_its_own_run() {
         Some(&service.base_url()),
     );
     let broker = Broker::new([BrokerService::Model(upstream.unwrap())], Vec::new()).unwrap();
-    let handles = [&own, &other].map(|world| broker.register(world.phantom.clone(), world.meter.clone()));
+    let handles = [&own, &other].map(|world| {
+        broker.register(
+            world.phantom.clone(),
+            world.meter.clone(),
+            CallExceptions::default(),
+        )
+    });
     for (handle, world) in handles.iter().zip([&own, &other]) {
         let address = listen(handle).await;
         let health = world

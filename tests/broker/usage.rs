@@ -58,7 +58,7 @@ async fn missing_usage_costs_the_reservation(
     let call = body(path, "priced", true);
     let _ = world.call(path, &call).send().await.unwrap().text().await;
     let set_aside = Tokens {
-        input: (call.to_string().len() as u64).div_ceil(2),
+        input: call.to_string().len() as u64,
         output: 1000,
     };
     let spent = world.meter.spent();
@@ -89,18 +89,27 @@ async fn cached_tokens_cost_what_they_cost() {
     assert_eq!(spent.cost, usd(0.0065));
 }
 
+/// The dearer of what LiteLLM reports and the price.
+#[rstest]
+#[case::unpriced("unpriced", 1, 0.25)]
+#[case::dearer_than_the_price("priced", 1, 0.25)]
+#[case::cheaper_than_the_price("priced", 400_000, 0.400_001)]
 #[tokio::test]
-async fn the_cost_that_litellm_reports_counts() {
+async fn the_cost_that_litellm_reports_counts(
+    #[case] model: &str,
+    #[case] input: u64,
+    #[case] expected: f64,
+) {
     let headers = vec![
         ("content-type", "application/json".to_owned()),
         ("x-litellm-response-cost", "0.25".to_owned()),
     ];
-    let answer = json!({"usage": {"prompt_tokens": 1, "completion_tokens": 1}}).to_string();
+    let answer = json!({"usage": {"prompt_tokens": input, "completion_tokens": 1}}).to_string();
     let service = ModelService::answering(Answer::Exactly(200, headers, answer)).await;
     let world = World::new(ralph::model::GATEWAY_KEY, &service).await;
     let path = "/v1/chat/completions";
     world
-        .call(path, &body(path, "unpriced", false))
+        .call(path, &body(path, model, false))
         .send()
         .await
         .unwrap()
@@ -108,7 +117,7 @@ async fn the_cost_that_litellm_reports_counts() {
         .await
         .unwrap();
     let spent = world.meter.spent();
-    assert_eq!((spent.cost, spent.unpriced_calls), (usd(0.25), 0));
+    assert_eq!((spent.cost, spent.unpriced_calls), (usd(expected), 0));
 }
 
 #[tokio::test]

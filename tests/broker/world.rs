@@ -8,7 +8,7 @@ use std::time::Duration;
 use ralph::clock;
 use ralph::credential::{CredentialKind, CredentialSource};
 use ralph::gateway::Phantom;
-use ralph::gateway::broker::{Broker, BrokerHandle, BrokerService, ModelUpstream};
+use ralph::gateway::broker::{Broker, BrokerHandle, BrokerService, CallExceptions, ModelUpstream};
 use ralph::gateway::meter::{Allowance, Meter, MeterNotice, MeterSetup, PriceList};
 use ralph::secret::Secret;
 use ralph::usage::{Price, Usd};
@@ -58,12 +58,26 @@ impl World {
     }
 
     pub async fn of(service: BrokerService, allowance: Allowance) -> Self {
+        Self::with(service, allowance, CallExceptions::default()).await
+    }
+
+    /// A run whose calls may have what agents are not known to send.
+    pub async fn with(service: BrokerService, allowance: Allowance, exceptions: CallExceptions) -> Self {
         let dir = Arc::new(tempfile::tempdir().unwrap());
-        Self::in_dir(dir, service, allowance).await
+        Self::open(dir, service, allowance, exceptions).await
     }
 
     /// A run that goes on with what another left in this directory.
     pub async fn in_dir(dir: Arc<TempDir>, service: BrokerService, allowance: Allowance) -> Self {
+        Self::open(dir, service, allowance, CallExceptions::default()).await
+    }
+
+    async fn open(
+        dir: Arc<TempDir>,
+        service: BrokerService,
+        allowance: Allowance,
+        exceptions: CallExceptions,
+    ) -> Self {
         let notices: Arc<Mutex<Vec<MeterNotice>>> = Arc::default();
         let meter = Meter::open(MeterSetup {
             file: dir.path().join("spending.jsonl"),
@@ -76,7 +90,7 @@ impl World {
         let host = service.host().clone();
         let phantom = Phantom::random().unwrap();
         let broker = Broker::new([service], Vec::new()).unwrap();
-        let handle = broker.register(phantom.clone(), meter.clone());
+        let handle = broker.register(phantom.clone(), meter.clone(), exceptions);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = handle.clone();
@@ -105,7 +119,11 @@ impl World {
     /// A call that shows nothing.
     pub fn bare(&self, path: &str, body: &Value) -> RequestBuilder {
         let call = self.http.post(format!("http://{}{path}", self.address));
-        call.header("anthropic-version", "2023-06-01").json(body)
+        if path.starts_with("/v1/messages") {
+            call.header("anthropic-version", "2023-06-01").json(body)
+        } else {
+            call.json(body)
+        }
     }
 
     /// A call as `claude` with a key, or `codex`, makes one.

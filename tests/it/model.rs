@@ -242,18 +242,21 @@ fn stream_with(usage: &Value, header: Option<&str>) -> Answer {
 }
 
 #[rstest]
-#[case::the_header_first(body_with, (Some("0.5"), Some(0.25)), true, Some(0.5))]
-#[case::then_the_usage(body_with, (None, Some(0.25)), true, Some(0.25))]
-#[case::then_the_price(body_with, (None, None), true, Some(3.0))]
+#[case::the_header(body_with, (Some("0.5"), Some(0.25)), false, Some(0.5))]
+#[case::the_usage(body_with, (Some("0.25"), Some(0.5)), false, Some(0.5))]
+#[case::a_dearer_header(body_with, (Some("5.5"), Some(0.25)), true, Some(5.5))]
+#[case::a_dearer_usage(body_with, (None, Some(5.5)), true, Some(5.5))]
+#[case::a_dearer_price(body_with, (Some("0.5"), Some(0.25)), true, Some(3.0))]
+#[case::the_price(body_with, (None, None), true, Some(3.0))]
 #[case::else_unknown(body_with, (None, None), false, None)]
 #[case::a_zero_header_says_nothing(body_with, (Some("0.0"), None), true, Some(3.0))]
 #[case::zeros_are_not_known(body_with, (Some("0"), Some(0.0)), false, None)]
 #[case::a_negative_cost_is_none(body_with, (Some("-1"), Some(-1.0)), false, None)]
 #[case::nonsense_is_none(body_with, (Some("NaN"), None), false, None)]
-#[case::a_stream_goes_by_its_usage(stream_with, (Some("0.5"), Some(0.25)), true, Some(0.25))]
+#[case::a_stream_goes_by_its_usage(stream_with, (Some("0.5"), Some(0.25)), false, Some(0.25))]
 #[case::a_streams_header_does_not_count(stream_with, (Some("0.5"), None), false, None)]
 #[tokio::test]
-async fn the_cost_is_the_best_known_one(
+async fn the_cost_is_the_dearest_known_one(
     #[case] answer: fn(&Value, Option<&str>) -> Answer,
     #[case] (header, in_usage): (Option<&str>, Option<f64>),
     #[case] priced: bool,

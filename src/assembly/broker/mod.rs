@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::gateway::Phantom;
 use crate::gateway::broker::{
-    Broker, BrokerHandle, BrokerService, GitHubSetup, GitHubUpstream, UpstreamError,
+    Broker, BrokerHandle, BrokerService, CallExceptions, GitHubSetup, GitHubUpstream, UpstreamError,
 };
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, PriceList};
 use crate::model::GATEWAY;
@@ -106,13 +106,15 @@ impl BrokeredServices {
             return provider_secrets::hand_over(self.list, redactor).await.map(Some);
         }
         let (meter, notices) = meter(config, usage_file, clock)?;
-        self.serve(meter, notices, redactor).await.map(Some)
+        let exceptions = call_exceptions(config);
+        self.serve(meter, notices, exceptions, redactor).await.map(Some)
     }
 
     async fn serve(
         self,
         meter: Meter,
         notices: Arc<MeterNotices>,
+        exceptions: CallExceptions,
         redactor: &Redactor,
     ) -> Result<RunBroker, AssemblyError> {
         let phantom = Phantom::random().map_err(|error| AssemblyError::runtime(error.to_string()))?;
@@ -127,7 +129,7 @@ impl BrokeredServices {
             repository_host = Some((setup, github.host.clone()));
             services.push(BrokerService::Repository(github));
         }
-        let handle = Broker::new(services, Vec::new())?.register(phantom.clone(), meter.clone());
+        let handle = Broker::new(services, Vec::new())?.register(phantom.clone(), meter.clone(), exceptions);
         let mut servers = JoinSet::new();
         let mut allowed = Vec::new();
         let mut profiles = BTreeMap::new();
@@ -238,6 +240,16 @@ impl RunBroker {
             PolicyMode::Deny => Policy::allowlist(rules),
             PolicyMode::Allowlist | PolicyMode::AllowAll | PolicyMode::Record => policy.allowing(rules),
         })
+    }
+}
+
+/// What the configuration allows calls to models.
+pub(crate) fn call_exceptions(config: &Config) -> CallExceptions {
+    let settings = &config.settings.sandbox.model_calls;
+    CallExceptions {
+        fields: settings.allowed_fields.clone(),
+        headers: settings.allowed_headers.clone(),
+        policy: Some(config.network_policy(&PackageConfig::EMPTY)),
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 use tokio::net::TcpListener;
 
+use crate::assembly::broker::call_exceptions;
 use crate::assembly::credentials::connect_upstream;
 use crate::credential::CredentialKind;
 use crate::gateway::Phantom;
@@ -90,7 +91,7 @@ impl LoopbackBroker {
             .await
             .map_err(failed)?;
         Ok(Self {
-            broker: broker.register(phantom.clone(), meter),
+            broker: broker.register(phantom.clone(), meter, call_exceptions(&config)),
             kind,
             host,
             phantom,

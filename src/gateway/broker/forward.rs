@@ -13,7 +13,7 @@ use super::refusal::BrokerRefusal;
 use super::upstream::ModelUpstream;
 use super::{headers, serve};
 use crate::gateway::meter::{BodyMeter, MeterNotice, MeteredBody, Reservation};
-use crate::model::{ModelApi, ModelRoute, UsageReader, quoted_cost, retry_after};
+use crate::model::{CallRules, ModelApi, ModelRoute, UsageReader, quoted_cost, retry_after};
 use crate::secret::{Redactor, Secret};
 
 /// The most bytes of an error response that are passed back.
@@ -36,17 +36,28 @@ pub(super) async fn forward(
             "the request body is compressed, so it cannot be metered",
         ));
     }
+    let service = upstream.service;
+    headers::check_listed(&head.headers, service.headers, &run.exceptions.headers)?;
+    let query = headers::check_query(head.uri.query(), service.parameters)?;
     let (body, _memory) = serve::read_body(&run.memory, body).await?;
-    let url = upstream.url(path, headers::strip_query(head.uri.query()).as_deref());
+    if route.api.is_none() && !body.is_empty() {
+        let text = format!("{} {path} has no body", head.method);
+        return Err(BrokerRefusal::unreadable(StatusCode::BAD_REQUEST, text));
+    }
+    let url = upstream.url(path, query.as_deref());
     let credential = upstream.source.current().await?;
     let (name, value) = upstream
         .header(&credential)
         .map_err(|_| BrokerRefusal::invalid_credential(&upstream.remedy()))?;
-    let mut headers = headers::to_forward(&head.headers);
+    let mut headers = headers::to_forward(&head.headers, service.headers, &run.exceptions.headers);
     headers.insert(name, value);
     let (body, reservation) = match route.api {
         Some(api) => {
-            let metered = (api.parse_call)(url.path(), body)?;
+            let rules = CallRules {
+                fields: &run.exceptions.fields,
+                allows_address: &|address| run.exceptions.allows_address(address),
+            };
+            let metered = api.parse(url.path(), rules, body)?;
             let reserved = run.meter.reserve(&metered.model, metered.worst).await?;
             (metered.body, Some(reserved))
         }

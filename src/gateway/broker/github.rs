@@ -18,8 +18,16 @@ use crate::id::RepositoryName;
 use crate::network::HostName;
 use crate::secret::Secret;
 
-/// Headers by which a server may take one method for another.
-const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+/// The headers that are forwarded: of git, and of clients of the API.
+const HEADERS: [&str; 7] = [
+    "git-protocol",
+    "graphql-features",
+    "if-modified-since",
+    "if-none-match",
+    "time-zone",
+    "x-github-api-version",
+    "x-gh-cache-ttl",
+];
 
 /// The parts of a [`GitHubUpstream`].
 #[derive(Clone, Debug)]
@@ -93,10 +101,7 @@ impl GitHubUpstream {
         let target = self.target(&head.method, head.uri.path(), head.uri.query())?;
         let (body, _memory) = serve::read_body(&run.memory, body).await?;
         let query = headers::strip_query(head.uri.query());
-        let mut headers = headers::to_forward(&head.headers);
-        for name in METHOD_OVERRIDES {
-            headers.remove(name);
-        }
+        let mut headers = headers::to_forward(&head.headers, &HEADERS, &[]);
         headers.insert(AUTHORIZATION, self.authorization(target)?);
         let url = self.url(target, head.uri.path(), query.as_deref());
         let request = run.broker.http.request(head.method, url);

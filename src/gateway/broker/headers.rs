@@ -40,6 +40,18 @@ const HOP_BY_HOP: [&str; 9] = [
     "transfer-encoding",
     "upgrade",
 ];
+/// Headers that every client sends, and that every service gets.
+const COMMON: [&str; 3] = ["accept", "content-type", "user-agent"];
+/// Headers of common clients that no service needs.
+const IGNORED: [&str; 7] = [
+    "accept-language",
+    "cache-control",
+    "pragma",
+    "priority",
+    "sec-fetch-*",
+    "traceparent",
+    "tracestate",
+];
 /// Query parameters that contain a credential at some service.
 const QUERY_KEYS: [&str; 7] = [
     "key",
@@ -72,21 +84,54 @@ pub(super) fn check_phantom(headers: &HeaderMap, phantom: &Phantom) -> Result<()
     }
 }
 
-/// The headers that are forwarded to the service.
-pub(super) fn to_forward(headers: &HeaderMap) -> HeaderMap {
+/// Checks that every header is on one of these lists, or is removed anyway.
+pub(super) fn check_listed(
+    headers: &HeaderMap,
+    listed: &[&str],
+    allowed: &[String],
+) -> Result<(), BrokerRefusal> {
     let named = connection_names(headers);
-    let replaced = [HOST, CONTENT_LENGTH, ACCEPT_ENCODING];
-    let dropped = |name: &HeaderName| {
-        CREDENTIAL_HEADERS.contains(&name.as_str())
-            || is_hop_by_hop(name)
-            || replaced.contains(name)
+    let is_known = |name: &HeaderName| {
+        is_removed(name)
             || named.contains(name)
+            || is_listed(name, listed, allowed)
+            || matches(&IGNORED, name)
     };
-    let kept = headers.iter().filter(|(name, _)| !dropped(name));
+    match headers.keys().find(|name| !is_known(name)) {
+        Some(unknown) => Err(BrokerRefusal::header(unknown)),
+        None => Ok(()),
+    }
+}
+
+/// The headers that are forwarded to the service: those of these lists.
+pub(super) fn to_forward(headers: &HeaderMap, listed: &[&str], allowed: &[String]) -> HeaderMap {
+    let named = connection_names(headers);
+    let is_kept =
+        |name: &HeaderName| !is_removed(name) && !named.contains(name) && is_listed(name, listed, allowed);
+    let kept = headers.iter().filter(|(name, _)| is_kept(name));
     let mut kept: HeaderMap = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
     // The usage of a compressed response cannot be read.
     kept.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     kept
+}
+
+/// Whether a header is never forwarded as it is.
+fn is_removed(name: &HeaderName) -> bool {
+    let replaced = [HOST, CONTENT_LENGTH, ACCEPT_ENCODING];
+    CREDENTIAL_HEADERS.contains(&name.as_str()) || is_hop_by_hop(name) || replaced.contains(name)
+}
+
+fn is_listed(name: &HeaderName, listed: &[&str], allowed: &[String]) -> bool {
+    let is_allowed = |other: &String| other.eq_ignore_ascii_case(name.as_str());
+    matches(&COMMON, name) || matches(listed, name) || allowed.iter().any(is_allowed)
+}
+
+/// Whether a list contains a name, or its start followed by `*`.
+fn matches(list: &[&str], name: &HeaderName) -> bool {
+    list.iter().any(|listed| match listed.strip_suffix('*') {
+        Some(start) => name.as_str().starts_with(start),
+        None => name.as_str() == *listed,
+    })
 }
 
 /// Whether a header applies to one connection only.
@@ -103,6 +148,17 @@ pub(super) fn strip_query(query: Option<&str>) -> Option<String> {
     };
     let kept: Vec<&str> = query?.split('&').filter(|pair| !is_key(pair)).collect();
     (!kept.is_empty()).then(|| kept.join("&"))
+}
+
+/// Checks that a query has only these parameters and credentials, which are removed.
+pub(super) fn check_query(query: Option<&str>, listed: &[&str]) -> Result<Option<String>, BrokerRefusal> {
+    let query = strip_query(query);
+    let names = query.iter().flat_map(|query| query.split('&'));
+    let mut names = names.map(|pair| pair.split('=').next().unwrap_or_default());
+    match names.find(|name| !listed.contains(name)) {
+        Some(unknown) => Err(BrokerRefusal::parameter(unknown)),
+        None => Ok(query),
+    }
 }
 
 fn bearer(value: &HeaderValue) -> Option<&[u8]> {
@@ -183,13 +239,42 @@ mod tests {
             })
             .chain([("anthropic-beta", "a,b"), ("anthropic-version", "2023-06-01")])
             .collect();
-        let kept = to_forward(&headers(&sent));
+        let kept = to_forward(&headers(&sent), &["anthropic-*", "x-drop"], &[]);
         let expected = [
             ("anthropic-beta", "a,b"),
             ("anthropic-version", "2023-06-01"),
             ("accept-encoding", "identity"),
         ];
         assert_eq!(kept, headers(&expected));
+    }
+
+    #[rstest]
+    #[case::listed("anthropic-beta", true)]
+    #[case::start("x-stainless-os", true)]
+    #[case::allowed("x-own", true)]
+    #[case::of_every_client("accept-language", true)]
+    #[case::credential("cookie", true)]
+    #[case::another_address("x-original-url", false)]
+    #[case::another_host("x-forwarded-host", false)]
+    #[case::another_method("x-http-method-override", false)]
+    #[case::a_setting_of_the_gateway("x-litellm-tags", false)]
+    fn other_headers_are_refused_by_name(#[case] name: &'static str, #[case] expected: bool) {
+        let listed = ["anthropic-beta", "x-stainless-*"];
+        let checked = check_listed(&headers(&[(name, "x")]), &listed, &["X-Own".to_owned()]);
+        assert_eq!(checked.is_ok(), expected);
+        if let Err(refusal) = checked {
+            assert!(refusal.text.contains(&format!("`{name}`")), "{}", refusal.text);
+        }
+    }
+
+    #[rstest]
+    #[case(Some("beta=true"), true)]
+    #[case(Some("beta=true&key=x"), true)]
+    #[case(Some("b%65ta=true"), true)]
+    #[case(Some("beta=true&url=http://x"), false)]
+    #[case(Some("Beta=true"), false)]
+    fn other_parameters_are_refused(#[case] query: Option<&str>, #[case] expected: bool) {
+        assert_eq!(check_query(query, &["beta"]).is_ok(), expected);
     }
 
     #[rstest]

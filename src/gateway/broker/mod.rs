@@ -12,7 +12,7 @@
 //! use std::sync::Arc;
 //!
 //! use ralph::credential::CredentialSource;
-//! use ralph::gateway::broker::{Broker, BrokerService, ModelUpstream};
+//! use ralph::gateway::broker::{Broker, BrokerService, CallExceptions, ModelUpstream};
 //! use ralph::gateway::meter::Meter;
 //! use ralph::gateway::{GatewaySetup, Phantom};
 //! use ralph::model::ANTHROPIC_KEY;
@@ -23,12 +23,13 @@
 //! let upstream = ModelUpstream::new(ANTHROPIC_KEY, source, None)?;
 //! let broker = Broker::new([BrokerService::Model(upstream)], Vec::new())?;
 //! let phantom = Phantom::random()?; // what the sandbox gets instead of the credential
-//! setup.injection = Some(Arc::new(broker.register(phantom, meter)));
+//! setup.injection = Some(Arc::new(broker.register(phantom, meter, CallExceptions::default())));
 //! # Ok(())
 //! # }
 //! ```
 
 mod body;
+mod exceptions;
 mod forward;
 mod github;
 mod headers;
@@ -56,6 +57,7 @@ use super::phantom::Phantom;
 use super::stream::ByteStream;
 use crate::network::HostName;
 
+pub use exceptions::CallExceptions;
 pub use github::{GitHubAccess, GitHubSetup, GitHubUpstream};
 pub use health::check_health;
 pub use upstream::{ModelUpstream, UpstreamError};
@@ -116,14 +118,20 @@ impl Broker {
         }))
     }
 
-    /// Registers a run: its requests contain this phantom and are counted by this meter.
+    /// Registers a run: its requests contain this phantom, are counted by this meter, and may have these exceptions.
     #[must_use]
-    pub fn register(self: &Arc<Self>, phantom: Phantom, meter: Meter) -> BrokerHandle {
+    pub fn register(
+        self: &Arc<Self>,
+        phantom: Phantom,
+        meter: Meter,
+        exceptions: CallExceptions,
+    ) -> BrokerHandle {
         self.runs.fetch_add(1, Ordering::Relaxed);
         BrokerHandle(Arc::new(BrokerRun {
             broker: self.clone(),
             phantom,
             meter,
+            exceptions,
             memory: Semaphore::new(MEMORY_KB),
         }))
     }
@@ -161,6 +169,7 @@ struct BrokerRun {
     broker: Arc<Broker>,
     phantom: Phantom,
     meter: Meter,
+    exceptions: CallExceptions,
     /// Free memory for request bodies, in kilobytes.
     memory: Semaphore,
 }

@@ -1,5 +1,6 @@
 //! Error responses of the broker, in the format of the service, so that agents show them.
 
+use hyper::header::HeaderName;
 use hyper::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -47,6 +48,25 @@ impl BrokerRefusal {
     /// A path that the broker adds no credential to.
     pub(super) fn path(method: &Method, path: &str) -> Self {
         Self::not_allowed(format!("no credential is added to {method} {path}"))
+    }
+
+    /// A header that agents are not known to send.
+    pub(super) fn header(name: &HeaderName) -> Self {
+        Self::not_listed(format!(
+            "the header `{name}` is not one that agents are known to send; if yours needs it, add it to allowed_headers \
+             in [sandbox.model_calls]"
+        ))
+    }
+
+    /// A parameter of the query that agents are not known to send.
+    pub(super) fn parameter(name: &str) -> Self {
+        Self::not_listed(format!(
+            "the parameter `{name}` of the query is not one that agents are known to send"
+        ))
+    }
+
+    fn not_listed(text: String) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "not_listed", text)
     }
 
     pub(super) fn unreadable(status: StatusCode, text: impl Into<String>) -> Self {
@@ -133,11 +153,17 @@ impl BrokerRefusal {
 
 impl From<CallError> for BrokerRefusal {
     fn from(error: CallError) -> Self {
-        let text = match &error {
-            CallError::Unreadable(source) => format!("{error}: {source}"),
-            _ => error.to_string(),
-        };
-        Self::unreadable(StatusCode::BAD_REQUEST, text)
+        match &error {
+            CallError::Unreadable(source) => {
+                Self::unreadable(StatusCode::BAD_REQUEST, format!("{error}: {source}"))
+            }
+            CallError::LongName | CallError::Ambiguous { .. } => {
+                Self::unreadable(StatusCode::BAD_REQUEST, error.to_string())
+            }
+            CallError::Field { .. } | CallError::Value { .. } | CallError::Address { .. } => {
+                Self::not_listed(error.to_string())
+            }
+        }
     }
 }
 

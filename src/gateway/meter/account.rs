@@ -26,9 +26,37 @@ impl Allowance {
         tokens: Some(0),
     };
 
+    /// Whether there is a limit at all.
+    pub(super) fn is_limited(self) -> bool {
+        self.cost.is_some() || self.tokens.is_some()
+    }
+
     /// Whether cost is the only limit.
     pub(super) fn is_cost_only(self) -> bool {
         self.cost.is_some() && self.tokens.is_none()
+    }
+}
+
+impl Allowance {
+    /// Checks that a call of at most this amount stays within the limits after this usage.
+    fn check(self, total: MeteredUsage, worst: CallAmount) -> Result<(), OverBudget> {
+        let (spent, needed) = (total.tokens.total(), worst.tokens.total());
+        if let Some(limit) = self.tokens.filter(|limit| spent.saturating_add(needed) > *limit) {
+            return Err(OverBudget::Tokens {
+                worst: needed,
+                spent,
+                limit,
+            });
+        }
+        let (spent, needed) = (total.cost, worst.cost.unwrap_or(Usd::ZERO));
+        match self.cost.filter(|limit| spent + needed > *limit) {
+            Some(limit) => Err(OverBudget::Cost {
+                worst: needed,
+                spent,
+                limit,
+            }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -148,27 +176,17 @@ impl MeterAccount {
 
     /// Checks that a call of at most this amount stays within the limits.
     pub(super) fn check(&self, allowance: Allowance, worst: CallAmount) -> Result<(), OverBudget> {
-        let total = self.total();
-        let (spent, needed) = (total.tokens.total(), worst.tokens.total());
-        if let Some(limit) = allowance
-            .tokens
-            .filter(|limit| spent.saturating_add(needed) > *limit)
-        {
-            return Err(OverBudget::Tokens {
-                worst: needed,
-                spent,
-                limit,
-            });
-        }
-        let (spent, needed) = (total.cost, worst.cost.unwrap_or(Usd::ZERO));
-        match allowance.cost.filter(|limit| spent + needed > *limit) {
-            Some(limit) => Err(OverBudget::Cost {
-                worst: needed,
-                spent,
-                limit,
-            }),
-            None => Ok(()),
-        }
+        allowance.check(self.total(), worst)
+    }
+
+    /// Checks the same as if the calls in progress cost nothing.
+    pub(super) fn check_settled(&self, allowance: Allowance, worst: CallAmount) -> Result<(), OverBudget> {
+        allowance.check(sum(self.calls.iter().filter(|call| !call.is_open)), worst)
+    }
+
+    /// Whether any call is in progress.
+    pub(super) fn has_open_calls(&self) -> bool {
+        self.calls.iter().any(|call| call.is_open)
     }
 
     /// The model of a settled call without a known price.

@@ -35,7 +35,7 @@ impl MeteredBody {
             return;
         };
         if let Some(mut usage) = meter.reader.finish(is_complete) {
-            usage.quoted = meter.quoted.or(usage.quoted);
+            usage.quoted = meter.quoted.max(usage.quoted);
             meter.reservation.used(usage);
         }
         // Otherwise dropping the reservation counts the reserved amount.

@@ -37,7 +37,7 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::text::error_chain;
-use crate::usage::{Tokens, Usd};
+use crate::usage::{CallBound, Tokens, Usd};
 use account::MeterAccount;
 use file::{MeterEntry, MeterFile};
 
@@ -77,6 +77,8 @@ struct MeterState {
     account: MeterAccount,
     file: MeterFile,
     allowance: Allowance,
+    /// A call in progress without a bound. No other call is made at the same time.
+    alone: Option<u64>,
 }
 
 impl Meter {
@@ -88,6 +90,7 @@ impl Meter {
             account: MeterAccount::from_entries(entries, &setup.prices),
             file,
             allowance: setup.allowance,
+            alone: None,
         };
         Ok(Self(Arc::new(SharedMeter {
             state: Mutex::new(state),
@@ -108,6 +111,8 @@ impl Meter {
     /// Changes the limit for the whole run. Calls in progress are not ended.
     pub fn allow(&self, allowance: Allowance) {
         self.state().allowance = allowance;
+        // Calls that wait may fit now, or never.
+        self.0.settled.notify_waiters();
     }
 
     /// The usage so far, including reservations.
@@ -124,15 +129,20 @@ impl Meter {
 
     /// Reserves the most that a call can cost. The sink receives a notice when the call is refused.
     ///
-    /// When only a cost limits the run, a call without a known price waits until no other such call is in progress: the
-    /// cost that the service reports for that one decides about this one.
-    pub async fn reserve(&self, model: &str, worst: Tokens) -> Result<Reservation, ReserveError> {
-        let cost = self.0.setup.prices.price(model).map(|price| price.cost_of(worst));
-        let amount = CallAmount { tokens: worst, cost };
+    /// A call that does not fit waits while calls in progress may still turn out to cost less than is reserved for them. One
+    /// without a bound waits until no other call is in progress, and others wait for it. When only a cost limits the run, a
+    /// call without a known price waits until no other such call is in progress: the cost that the service reports for that
+    /// one decides about this one.
+    pub async fn reserve(
+        &self,
+        model: &str,
+        worst: impl Into<CallBound>,
+    ) -> Result<Reservation, ReserveError> {
+        let worst = worst.into();
         let reserved = loop {
             // Created before the check, so that no notification is missed.
             let settled = self.0.settled.notified();
-            match self.try_reserve(model, amount) {
+            match self.try_reserve(model, worst) {
                 Ok(None) => settled.await,
                 Ok(Some(reservation)) => break Ok(reservation),
                 Err(error) => break Err(error),
@@ -156,11 +166,25 @@ impl Meter {
         self.0.setup.clock.now()
     }
 
-    /// `None` when the call has to wait for another one without a known price.
-    fn try_reserve(&self, model: &str, amount: CallAmount) -> Result<Option<Reservation>, ReserveError> {
+    /// `None` when the call has to wait for another one.
+    fn try_reserve(&self, model: &str, worst: CallBound) -> Result<Option<Reservation>, ReserveError> {
         let mut state = self.state();
         let allowance = state.allowance;
-        state.account.check(allowance, amount)?;
+        let amount_of = |tokens: Tokens| {
+            let price = self.0.setup.prices.price(model);
+            let cost = price.map(|price| worst.cost_of(tokens, price));
+            CallAmount { tokens, cost }
+        };
+        let needed = amount_of(worst.known.unwrap_or(worst.tokens));
+        if let Err(over) = state.account.check(allowance, needed) {
+            let may_fit_later = state.account.check_settled(allowance, needed).is_ok();
+            return if may_fit_later { Ok(None) } else { Err(over.into()) };
+        }
+        let must_be_alone = worst.known.is_some() && allowance.is_limited();
+        if state.alone.is_some() || (must_be_alone && state.account.has_open_calls()) {
+            return Ok(None);
+        }
+        let amount = amount_of(worst.tokens);
         if allowance.is_cost_only() {
             if let Some(unpriced) = state.account.unpriced_model() {
                 let model = unpriced.to_owned();
@@ -178,11 +202,13 @@ impl Meter {
             amount,
         };
         state.record(self.now(), entry).map_err(ReserveError::File)?;
+        state.alone = must_be_alone.then_some(call);
         Ok(Some(Reservation {
             meter: self.clone(),
             call,
             model,
             amount,
+            price_percent: worst.price_percent,
             basis: CostBasis::Reserved,
         }))
     }
@@ -195,6 +221,7 @@ impl Meter {
             tracing::warn!(error = %error_chain(&error), "a call is counted as reserved");
         }
         state.account.apply(entry);
+        state.alone = state.alone.filter(|alone| *alone != call);
         drop(state);
         self.0.settled.notify_waiters();
     }
@@ -225,16 +252,18 @@ pub struct Reservation {
     call: u64,
     model: String,
     amount: CallAmount,
+    price_percent: u64,
     basis: CostBasis,
 }
 
 impl Reservation {
-    /// Counts the usage that the service reported.
+    /// Counts the usage that the service reported, at the price or the cost that it reported, whichever is more.
     pub(super) fn used(self, usage: ApiUsage) {
-        let by_price = || Some(usage.cost_at(self.meter.0.setup.prices.price(&self.model)?));
+        let price = self.meter.0.setup.prices.price(&self.model);
+        let by_price = price.map(|price| usage.cost_at(price).percent(self.price_percent));
         let amount = CallAmount {
             tokens: usage.tokens(),
-            cost: usage.quoted.or_else(by_price),
+            cost: usage.quoted.max(by_price),
         };
         self.settle(amount);
     }

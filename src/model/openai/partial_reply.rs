@@ -49,12 +49,13 @@ impl PartialReply {
             })
         });
         let in_usage = self.usage.and_then(|usage| usage.cost).and_then(known_cost);
-        let by_price = || profile.cost_of(tokens?);
+        let by_price = tokens.and_then(|tokens| profile.cost_of(tokens));
         Some(ModelReply {
             text: self.text,
             model: self.model.unwrap_or_else(|| profile.litellm_model.clone()),
             tokens,
-            cost: quoted.or(in_usage).or_else(by_price),
+            // The dearest counts, so that a budget holds.
+            cost: quoted.max(in_usage).max(by_price),
             cut_off: finish_reason == "length",
             unmetered_attempts: 0,
         })

@@ -1,6 +1,7 @@
 //! Anthropic.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 use super::api::{ApiError, ModelApi, ModelRoute};
 use super::api_usage::{UsageFields, UsageState};
 use super::credential_kind::CredentialRecord;
+use super::fields::FieldList;
 use super::metered_call::{CallFormat, MeteredCall};
 use super::{AuthMethod, CredentialKind, ModelService};
 
@@ -23,6 +25,16 @@ pub static ANTHROPIC: ModelService = ModelService {
         COUNT_TOKENS_ROUTE,
         ModelRoute::free("GET", "/v1/models", error_body),
     ],
+    headers: &[
+        "anthropic-beta",
+        "anthropic-dangerous-direct-browser-access",
+        "anthropic-version",
+        "x-app",
+        "x-claude-*",
+        "x-client-request-id",
+        "x-stainless-*",
+    ],
+    parameters: &["beta", "limit", "after_id", "before_id"],
     check_path: "/v1/models",
     refuses_credential: |status, _| status == 401,
     no_login: None,
@@ -55,23 +67,48 @@ pub const ANTHROPIC_KEY: CredentialKind = &CredentialRecord {
 /// A call of the Messages API.
 pub(super) const MESSAGES_ROUTE: ModelRoute = ModelRoute::metered("/v1/messages", &MESSAGES, error_body);
 
-/// Counts the tokens of a call, for free.
+/// Counts the tokens of a call. It is free at Anthropic, but a model gateway may ask a model.
 pub(super) const COUNT_TOKENS_ROUTE: ModelRoute =
-    ModelRoute::free("POST", "/v1/messages/count_tokens", error_body);
+    ModelRoute::metered("/v1/messages/count_tokens", &COUNT_TOKENS, error_body);
+
+static FIELDS: LazyLock<FieldList> = LazyLock::new(|| FieldList::parse(include_str!("fields/messages.txt")));
 
 /// The Messages API.
 pub(super) static MESSAGES: ModelApi = ModelApi {
     name: "messages",
-    parse_call: |_, body| {
+    fields: &FIELDS,
+    parse_call: |_, traits, body| {
         let format = CallFormat {
             output_limit: |fields| fields.max_tokens,
             output_field: "max_tokens",
             has_stream_options: false,
+            input_percent: 200,
         };
-        MeteredCall::parse(&format, &body)
+        MeteredCall::parse(&format, traits, &body)
     },
     event_markers: &["\"usage\"", "message_stop"],
     read_event,
+};
+
+/// The count of tokens, whose answer is its usage.
+static COUNT_TOKENS: ModelApi = ModelApi {
+    name: "count-tokens",
+    fields: &FIELDS,
+    parse_call: |_, traits, body| {
+        let format = CallFormat {
+            output_limit: |_| Some(0),
+            output_field: "max_tokens",
+            has_stream_options: false,
+            input_percent: 200,
+        };
+        MeteredCall::parse(&format, traits, &body)
+    },
+    event_markers: &[],
+    read_event: |event, state| {
+        if let Ok(usage) = serde_json::from_str::<UsageFields>(event) {
+            state.report(true, |call| call.update(&usage));
+        }
+    },
 };
 
 #[derive(Deserialize)]

@@ -1,10 +1,12 @@
 //! The requests that the broker forwards, and how those that cost money are metered.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::fields::{self, CallRules, CallTraits, FieldList};
 use super::{CallError, MeteredCall, UsageState};
 
 /// A request that the broker forwards with a credential.
@@ -66,12 +68,27 @@ impl ModelRoute {
 pub(crate) struct ModelApi {
     /// The name of the API.
     pub(crate) name: &'static str,
-    /// Parses a call from its path and body. An ambiguous body is an error.
-    pub(crate) parse_call: fn(path: &str, body: Bytes) -> Result<MeteredCall, CallError>,
+    /// The fields that a call may have.
+    pub(super) fields: &'static LazyLock<FieldList>,
+    /// Parses a call from its path and body, whose fields are checked. An ambiguous body is an error.
+    pub(super) parse_call: fn(path: &str, traits: CallTraits, body: Bytes) -> Result<MeteredCall, CallError>,
     /// Texts of which every event that has to be read contains one. The others are not parsed.
     pub(crate) event_markers: &'static [&'static str],
     /// Reads an event of a stream, or a complete JSON body.
     pub(crate) read_event: fn(event: &str, state: &mut UsageState),
+}
+
+impl ModelApi {
+    /// Checks the fields of a call and parses it.
+    pub(crate) fn parse(
+        &self,
+        path: &str,
+        rules: CallRules<'_>,
+        body: Bytes,
+    ) -> Result<MeteredCall, CallError> {
+        let traits = fields::check(self.fields, rules, &body)?;
+        (self.parse_call)(path, traits, body)
+    }
 }
 
 impl fmt::Debug for ModelApi {

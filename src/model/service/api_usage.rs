@@ -163,7 +163,7 @@ impl ApiUsage {
             .as_ref()
             .and_then(|cache| cache.ephemeral_1h_input_tokens);
         set(&mut self.cache_written_1h, hour);
-        self.quoted = reported.cost.and_then(known_cost).or(self.quoted);
+        self.quoted = reported.cost.and_then(known_cost).max(self.quoted);
     }
 }
 

@@ -11,6 +11,8 @@ pub static CURSOR: ModelService = ModelService {
     base_url: None,
     credentials: &[CURSOR_KEY],
     routes: &[],
+    headers: &[],
+    parameters: &[],
     check_path: "",
     refuses_credential: |_, _| false,
     no_login: None,

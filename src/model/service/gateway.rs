@@ -19,6 +19,26 @@ pub static GATEWAY: ModelService = ModelService {
         MESSAGES_ROUTE,
         COUNT_TOKENS_ROUTE,
     ],
+    headers: &[
+        // Of clients of Anthropic.
+        "anthropic-*",
+        "x-app",
+        "x-claude-*",
+        // Of clients of OpenAI.
+        "openai-beta",
+        "originator",
+        "session-id",
+        "thread-id",
+        "version",
+        "x-codex-*",
+        "x-openai-internal-codex-responses-lite",
+        "x-session-affinity",
+        "x-session-id",
+        // Of both.
+        "x-client-request-id",
+        "x-stainless-*",
+    ],
+    parameters: &["beta", "client_version", "limit"],
     check_path: "/v1/models",
     // LiteLLM without a database answers `no_db_connection` to an unknown key.
     refuses_credential: |status, body| {

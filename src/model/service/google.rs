@@ -1,12 +1,14 @@
 //! Google's Gemini API.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::api::{ApiError, ModelApi, ModelRoute};
 use super::credential_kind::CredentialRecord;
-use super::metered_call::{CallError, MAX_WINDOW, MeteredCall};
+use super::fields::FieldList;
+use super::metered_call::MeteredCall;
 use super::{AuthMethod, CredentialKind, ModelService};
 
 /// The most output tokens of any model, for a call without a limit.
@@ -26,9 +28,11 @@ pub static GOOGLE: ModelService = ModelService {
             error_body,
         ),
         ModelRoute::metered("/v1beta/models/*:generateContent", &GENERATE_CONTENT, error_body),
-        ModelRoute::free("POST", "/v1beta/models/*:countTokens", error_body),
+        ModelRoute::metered("/v1beta/models/*:countTokens", &COUNT_TOKENS, error_body),
         ModelRoute::free("GET", "/v1beta/models", error_body),
     ],
+    headers: &["x-goog-api-client", "x-server-timeout"],
+    parameters: &["alt", "pageSize", "pageToken"],
     check_path: "/v1beta/models",
     refuses_credential: |status, body| {
         let details = body["error"]["details"].as_array();
@@ -52,20 +56,13 @@ const GOOGLE_KEY: CredentialKind = &CredentialRecord {
 /// `generateContent`, as a stream or not. The model is part of the path.
 static GENERATE_CONTENT: ModelApi = ModelApi {
     name: "generate-content",
-    parse_call: |path, body| {
+    fields: &FIELDS,
+    parse_call: |path, traits, body| {
         let call: GenerateCall = serde_json::from_slice(&body)?;
-        if call.tools.iter().flatten().any(ToolFields::is_remote) {
-            return Err(CallError::OwnEndpoint);
-        }
         let config = call.generation_config.unwrap_or_default();
         let limit = config.max_output_tokens.unwrap_or(MAX_OUTPUT);
         let output = limit.saturating_mul(config.candidate_count.unwrap_or(1).max(1));
-        let name = path.rsplit('/').next().and_then(|name| name.split(':').next());
-        let mut metered = MeteredCall::new(name.unwrap_or_default(), output, body)?;
-        if call.cached_content.is_some() {
-            metered.worst.input = MAX_WINDOW;
-        }
-        Ok(metered)
+        MeteredCall::new(model_name(path), output, traits, body)
     },
     event_markers: &["\"usageMetadata\""],
     read_event: |event, state| {
@@ -93,37 +90,46 @@ static GENERATE_CONTENT: ModelApi = ModelApi {
     },
 };
 
-/// The fields of a call that matter here. A duplicate field is an error.
+/// The count of tokens, whose answer is its usage.
+static COUNT_TOKENS: ModelApi = ModelApi {
+    name: "count-tokens",
+    fields: &FIELDS,
+    parse_call: |path, traits, body| MeteredCall::new(model_name(path), 0, traits, body),
+    event_markers: &[],
+    read_event: |event, state| {
+        if let Ok(TokenCount { total_tokens }) = serde_json::from_str(event) {
+            state.report(true, |call| call.input = total_tokens);
+        }
+    },
+};
+
+static FIELDS: LazyLock<FieldList> =
+    LazyLock::new(|| FieldList::parse(include_str!("fields/generate_content.txt")));
+
+/// The name of the model in a path.
+fn model_name(path: &str) -> &str {
+    let name = path.rsplit('/').next().and_then(|name| name.split(':').next());
+    name.unwrap_or_default()
+}
+
+/// The fields of a call that bound its cost.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct GenerateCall {
-    #[serde(alias = "generationConfig")]
     generation_config: Option<GenerationConfig>,
-    tools: Option<Vec<ToolFields>>,
-    #[serde(alias = "cachedContent")]
-    cached_content: Option<IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct GenerationConfig {
-    #[serde(alias = "maxOutputTokens")]
     max_output_tokens: Option<u64>,
-    #[serde(alias = "candidateCount")]
     candidate_count: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct ToolFields {
-    #[serde(alias = "urlContext")]
-    url_context: Option<IgnoredAny>,
-    #[serde(alias = "mcpServers")]
-    mcp_servers: Option<IgnoredAny>,
-}
-
-impl ToolFields {
-    /// Whether the service would connect to an address that the sandbox chooses.
-    fn is_remote(&self) -> bool {
-        self.url_context.is_some() || self.mcp_servers.is_some()
-    }
+#[serde(rename_all = "camelCase")]
+struct TokenCount {
+    total_tokens: u64,
 }
 
 #[derive(Deserialize)]
@@ -169,26 +175,47 @@ mod tests {
 
     use super::*;
     use crate::model::UsageReader;
+    use crate::model::service::{CallError, CallRules};
     use crate::usage::Tokens;
 
     const PATH: &str = "/v1beta/models/gemini-3-pro:streamGenerateContent";
 
+    fn parse(body: &str) -> Result<MeteredCall, CallError> {
+        let rules = CallRules {
+            fields: &[],
+            allows_address: &|_| false,
+        };
+        GENERATE_CONTENT.parse(PATH, rules, Bytes::from(body.to_owned()))
+    }
+
     #[rstest]
     #[case("{}", MAX_OUTPUT)]
     #[case(r#"{"generationConfig":{"maxOutputTokens":100}}"#, 100)]
-    #[case(r#"{"generation_config":{"max_output_tokens":100,"candidateCount":2}}"#, 200)]
+    #[case(r#"{"generationConfig":{"maxOutputTokens":100,"candidateCount":2}}"#, 200)]
     fn a_call_is_bounded(#[case] body: &str, #[case] output: u64) {
-        let call = (GENERATE_CONTENT.parse_call)(PATH, Bytes::from(body.to_owned())).unwrap();
-        assert_eq!((call.model.as_str(), call.worst.output), ("gemini-3-pro", output));
+        let call = parse(body).unwrap();
+        assert_eq!(
+            (call.model.as_str(), call.worst.tokens.output),
+            ("gemini-3-pro", output)
+        );
+    }
+
+    #[test]
+    fn a_search_has_no_bound() {
+        let call = parse(r#"{"tools":[{"googleSearch":{}}]}"#).unwrap();
+        assert!(call.worst.known.is_some());
     }
 
     #[rstest]
     #[case(r#"{"tools":[{"urlContext":{}}]}"#)]
     #[case(r#"{"tools":[{"mcp_servers":[]}]}"#)]
+    #[case(r#"{"cachedContent":"cachedContents/1"}"#)]
     #[case(r#"{"generationConfig":{},"generation_config":{}}"#)]
+    #[case(r#"{"contents":[{"parts":[{"fileData":{"fileUri":"https://a.example/x"}}]}]}"#)]
+    #[case(r#"{"generateContentRequest":{"tools":[{"codeExecution":{}}]}}"#)]
     #[case("[]")]
     fn an_ambiguous_or_unsafe_call_is_an_error(#[case] body: &str) {
-        assert!((GENERATE_CONTENT.parse_call)(PATH, Bytes::from(body.to_owned())).is_err());
+        assert!(parse(body).is_err());
     }
 
     const FIRST: &str = r#"{"candidates":[{"content":{}}],"usageMetadata":{"promptTokenCount":100}}"#;

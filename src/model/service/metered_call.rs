@@ -7,12 +7,11 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use thiserror::Error;
 
-use crate::usage::Tokens;
+use super::fields::CallTraits;
+use crate::usage::{CallBound, Tokens};
 
-/// A lower bound of bytes per input token. Prose, code and logs have three to four in every common tokenizer.
-const BYTES_PER_TOKEN: u64 = 2;
 /// The largest context window of any model. It bounds the estimate for images, which have many bytes per token.
-pub(super) const MAX_WINDOW: u64 = 1_000_000;
+pub(super) const MAX_WINDOW: u64 = 1 << 20;
 /// The longest model name, in bytes. Names stay in memory until the run ends.
 const MAX_MODEL_NAME: usize = 256;
 /// The limit of output tokens that is added to a call without one.
@@ -23,21 +22,32 @@ const DEFAULT_OUTPUT: u64 = 32_000;
 pub(crate) struct MeteredCall {
     /// The name of the model.
     pub(crate) model: String,
-    /// The most tokens that the call can use.
-    pub(crate) worst: Tokens,
+    /// The most that the call can cost.
+    pub(crate) worst: CallBound,
     /// The body to forward, with a limit on output tokens and a request to report usage.
     pub(crate) body: Bytes,
 }
 
 impl MeteredCall {
     /// A call that is forwarded as it is.
-    pub(super) fn new(model: &str, output: u64, body: Bytes) -> Result<Self, CallError> {
+    pub(super) fn new(model: &str, output: u64, traits: CallTraits, body: Bytes) -> Result<Self, CallError> {
         if model.len() > MAX_MODEL_NAME {
             return Err(CallError::LongName);
         }
-        let worst = Tokens {
-            input: (body.len() as u64).div_ceil(BYTES_PER_TOKEN).min(MAX_WINDOW),
+        // No tokenizer makes more than one token of a byte.
+        let tokens = Tokens {
+            input: (body.len() as u64).min(MAX_WINDOW),
             output,
+        };
+        let whole_window = Tokens {
+            input: MAX_WINDOW,
+            output,
+        };
+        let worst = CallBound {
+            tokens: if traits.is_unbounded { whole_window } else { tokens },
+            known: traits.is_unbounded.then_some(tokens),
+            input_percent: 100,
+            price_percent: traits.price_percent,
         };
         Ok(Self {
             model: model.to_owned(),
@@ -47,11 +57,8 @@ impl MeteredCall {
     }
 
     /// Parses a call of Anthropic's or OpenAI's APIs. A limit on output tokens is added to a call without one.
-    pub(super) fn parse(format: &CallFormat, body: &Bytes) -> Result<Self, CallError> {
+    pub(super) fn parse(format: &CallFormat, traits: CallTraits, body: &Bytes) -> Result<Self, CallError> {
         let fields: CallFields<'_> = serde_json::from_slice(body)?;
-        if fields.names_other_services() {
-            return Err(CallError::OwnEndpoint);
-        }
         let limit = (format.output_limit)(&fields);
         let answers = fields.n.unwrap_or(1).max(1);
         let output = limit.unwrap_or(DEFAULT_OUTPUT).saturating_mul(answers);
@@ -62,9 +69,10 @@ impl MeteredCall {
         if format.has_stream_options && fields.stream == Some(true) && fields.stream_options.is_none() {
             additions.push_str(",\"stream_options\":{\"include_usage\":true}");
         }
-        let mut call = Self::new(&fields.model, output, body.clone())?;
+        let mut call = Self::new(&fields.model, output, traits, body.clone())?;
+        call.worst.input_percent = format.input_percent;
         if fields.uses_stored_content() {
-            call.worst.input = MAX_WINDOW;
+            call.worst.tokens.input = MAX_WINDOW;
         }
         call.body = append(body.clone(), &additions);
         Ok(call)
@@ -79,6 +87,9 @@ pub(super) struct CallFormat {
     pub(super) output_field: &'static str,
     /// Whether streams report usage only on request.
     pub(super) has_stream_options: bool,
+    /// What an input token can cost, in percent of its price: Anthropic charges twice the price for what is cached for an
+    /// hour.
+    pub(super) input_percent: u64,
 }
 
 /// Why a call is not forwarded.
@@ -87,9 +98,43 @@ pub(crate) enum CallError {
     /// It is not a JSON object with a model, or has a duplicate field.
     #[error("cannot parse the body of the request")]
     Unreadable(#[from] serde_json::Error),
-    /// It contains a key or an address.
-    #[error("the body of the request must not contain a key, an address, a fallback or an MCP server")]
-    OwnEndpoint,
+    /// A field is not on the list of its API.
+    #[error(
+        "the field `{field}` is not one that agents are known to send; if yours needs it, add it to allowed_fields in \
+         [sandbox.model_calls]"
+    )]
+    Field {
+        /// Its path.
+        field: String,
+    },
+    /// A field has a value that is not on the list of its API.
+    #[error(
+        "the field `{field}` must not be `{value}`; if your agent needs it, add `{field}` to allowed_fields in \
+         [sandbox.model_calls]"
+    )]
+    Value {
+        /// Its path.
+        field: String,
+        /// The value.
+        value: String,
+    },
+    /// A field is there twice, or its name looks like a path.
+    #[error("the field `{field}` is ambiguous")]
+    Ambiguous {
+        /// Its path.
+        field: String,
+    },
+    /// The service would load content from an address that the policy does not allow.
+    #[error(
+        "the field `{field}` makes the service load `{address}`; send the content itself, or allow the host of the address \
+         in [sandbox.network]"
+    )]
+    Address {
+        /// Its path.
+        field: String,
+        /// The start of the address.
+        address: String,
+    },
     /// The name of the model is too long.
     #[error("the name of the model is longer than {MAX_MODEL_NAME} bytes")]
     LongName,
@@ -106,62 +151,13 @@ pub(super) struct CallFields<'a> {
     n: Option<u64>,
     stream: Option<bool>,
     stream_options: Option<IgnoredAny>,
-    #[serde(borrow)]
-    tools: Option<Vec<CallTool<'a>>>,
-    api_key: Option<IgnoredAny>,
-    api_base: Option<IgnoredAny>,
-    base_url: Option<IgnoredAny>,
-    user_config: Option<IgnoredAny>,
-    extra_headers: Option<IgnoredAny>,
-    extra_body: Option<IgnoredAny>,
-    model_list: Option<IgnoredAny>,
-    fallbacks: Option<IgnoredAny>,
-    context_window_fallbacks: Option<IgnoredAny>,
-    content_policy_fallbacks: Option<IgnoredAny>,
-    mcp_servers: Option<IgnoredAny>,
     previous_response_id: Option<IgnoredAny>,
     conversation: Option<IgnoredAny>,
     prompt: Option<IgnoredAny>,
     container: Option<IgnoredAny>,
 }
 
-/// A tool for the model.
-#[derive(Deserialize)]
-struct CallTool<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Option<Cow<'a, str>>,
-    server_url: Option<IgnoredAny>,
-    connector_id: Option<IgnoredAny>,
-}
-
-impl CallTool<'_> {
-    /// Whether the service would connect to an address that the sandbox chooses.
-    fn is_remote(&self) -> bool {
-        self.kind.as_deref() == Some("mcp") || self.server_url.is_some() || self.connector_id.is_some()
-    }
-}
-
 impl CallFields<'_> {
-    /// Whether it contains a key, an address or another model. The service is outside of the sandbox, and must not be made
-    /// to connect to other hosts.
-    fn names_other_services(&self) -> bool {
-        let fields = [
-            &self.api_key,
-            &self.api_base,
-            &self.base_url,
-            &self.user_config,
-            &self.extra_headers,
-            &self.extra_body,
-            &self.model_list,
-            &self.fallbacks,
-            &self.context_window_fallbacks,
-            &self.content_policy_fallbacks,
-            &self.mcp_servers,
-        ];
-        let tools = self.tools.iter().flatten();
-        fields.into_iter().any(Option::is_some) || tools.into_iter().any(CallTool::is_remote)
-    }
-
     /// Whether the service adds content that it stores, so that the size of the body is no bound.
     fn uses_stored_content(&self) -> bool {
         let fields = [
@@ -188,9 +184,17 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::model::service::ModelApi;
     use crate::model::service::anthropic::MESSAGES;
     use crate::model::service::openai::{CHAT, RESPONSES};
+    use crate::model::service::{CallRules, ModelApi};
+
+    fn parse(api: &ModelApi, body: &str, fields: &[String]) -> Result<MeteredCall, CallError> {
+        let rules = CallRules {
+            fields,
+            allows_address: &|_| false,
+        };
+        api.parse("", rules, Bytes::from(body.to_owned()))
+    }
 
     #[rstest]
     #[case::messages(&MESSAGES, r#"{"model":"m","max_tokens":64}"#, 64, "")]
@@ -204,12 +208,6 @@ mod tests {
     #[case::no_limit(
         &RESPONSES,
         r#"{"model":"m"}"#,
-        32_000,
-        r#","max_output_tokens":32000"#
-    )]
-    #[case::a_limit_of_another_protocol(
-        &RESPONSES,
-        r#"{"model":"m","max_tokens":1}"#,
         32_000,
         r#","max_output_tokens":32000"#
     )]
@@ -231,40 +229,37 @@ mod tests {
         #[case] output: u64,
         #[case] added: &str,
     ) {
-        let call = (api.parse_call)("", Bytes::from(body.to_owned())).unwrap();
-        let input = (body.len() as u64).div_ceil(2);
-        assert_eq!((call.model.as_str(), call.worst), ("m", Tokens { input, output }));
+        let call = parse(api, body, &[]).unwrap();
+        let tokens = Tokens {
+            input: body.len() as u64,
+            output,
+        };
+        assert_eq!((call.model.as_str(), call.worst.tokens), ("m", tokens));
+        assert_eq!(call.worst.known, None);
         let expected = format!("{}{added}}}", &body[..body.len() - 1]);
         assert_eq!(call.body, expected.as_bytes());
         serde_json::from_slice::<serde_json::Value>(&call.body).unwrap();
     }
 
     #[rstest]
-    #[case::twice(r#"{"model":"m","max_tokens":1,"max_tokens":9}"#)]
-    #[case::twice_spelled_otherwise(r#"{"model":"m","max_tokens":1,"max_\u0074okens":9}"#)]
     #[case::no_model("{}")]
     #[case::two_values(r#"{"model":"m"}{"model":"m"}"#)]
-    #[case::own_key(r#"{"model":"m","api_key":"sk-x"}"#)]
-    #[case::own_address(r#"{"model":"m","api_base":"http://x"}"#)]
-    #[case::own_fallback(r#"{"model":"m","fallbacks":[{"model":"x","api_base":"http://x"}]}"#)]
-    #[case::own_servers(r#"{"model":"m","mcp_servers":[{"url":"https://x"}]}"#)]
-    #[case::own_tool(r#"{"model":"m","tools":[{"type":"mcp","server_label":"x"}]}"#)]
-    #[case::own_address_of_a_tool(r#"{"model":"m","tools":[{"type":"x","server_url":"https://x"}]}"#)]
-    #[case::own_headers(r#"{"model":"m","extra_headers":{"x":"y"}}"#)]
     #[case::long_name(&format!(r#"{{"model":"{}"}}"#, "m".repeat(300)))]
     #[case::below_zero(r#"{"model":"m","max_tokens":-1}"#)]
-    fn an_ambiguous_or_unsafe_call_is_an_error(#[case] body: &str) {
-        assert!((CHAT.parse_call)("", Bytes::from(body.to_owned())).is_err());
+    fn an_unreadable_call_is_an_error(#[case] body: &str) {
+        assert!(parse(&CHAT, body, &[]).is_err());
     }
 
+    /// These are fields that the configuration has to allow.
     #[rstest]
     #[case("previous_response_id")]
     #[case("conversation")]
     #[case("prompt")]
     fn stored_content_counts_as_a_whole_window(#[case] field: &str) {
         let body = format!(r#"{{"model":"m","max_output_tokens":1,"{field}":"x"}}"#);
-        let call = (RESPONSES.parse_call)("", Bytes::from(body)).unwrap();
-        assert_eq!(call.worst.input, MAX_WINDOW);
+        assert!(parse(&RESPONSES, &body, &[]).is_err());
+        let call = parse(&RESPONSES, &body, &[field.to_owned()]).unwrap();
+        assert_eq!(call.worst.tokens.input, MAX_WINDOW);
     }
 
     #[test]
@@ -273,14 +268,42 @@ mod tests {
             r#"{{"model":"m","max_tokens":1,"messages":"{}"}}"#,
             "A".repeat(5_000_000)
         );
-        let call = (MESSAGES.parse_call)("", Bytes::from(body)).unwrap();
-        assert_eq!(call.worst.input, MAX_WINDOW);
+        let call = parse(&MESSAGES, &body, &[]).unwrap();
+        assert_eq!(call.worst.tokens.input, MAX_WINDOW);
+    }
+
+    #[rstest]
+    #[case(&MESSAGES, r#"{"model":"m","max_tokens":9,"tools":[{"type":"web_search_20250305","name":"w"}]}"#)]
+    #[case(&RESPONSES, r#"{"model":"m","max_output_tokens":9,"tools":[{"type":"web_search"}]}"#)]
+    #[case(
+        &RESPONSES,
+        r#"{"model":"m","max_output_tokens":9,"input":[{"tools":[{"tools":[{"type":"web_search"}]}]}]}"#
+    )]
+    fn a_tool_of_the_service_has_no_bound(#[case] api: &ModelApi, #[case] body: &str) {
+        let worst = parse(api, body, &[]).unwrap().worst;
+        let known = Tokens {
+            input: body.len() as u64,
+            output: 9,
+        };
+        assert_eq!((worst.tokens.input, worst.known), (MAX_WINDOW, Some(known)));
+    }
+
+    #[rstest]
+    #[case::standard(&CHAT, r#"{"model":"m","service_tier":"default"}"#, Some(100))]
+    #[case::dearer(&CHAT, r#"{"model":"m","service_tier":"priority"}"#, Some(300))]
+    #[case::spelled_otherwise(&RESPONSES, r#"{"model":"m","service_t\u0069er":"prior\u0069ty"}"#, Some(300))]
+    #[case::unknown(&RESPONSES, r#"{"model":"m","service_tier":"express"}"#, None)]
+    #[case::fast(&MESSAGES, r#"{"model":"m","max_tokens":1,"speed":"fast"}"#, None)]
+    fn a_tier_multiplies_the_price(#[case] api: &ModelApi, #[case] body: &str, #[case] percent: Option<u64>) {
+        let call = parse(api, body, &[]).ok();
+        assert_eq!(call.map(|call| call.worst.price_percent), percent);
     }
 
     proptest! {
         #[test]
         fn no_bytes_cause_a_panic(body: Vec<u8>) {
-            let _ = (CHAT.parse_call)("", Bytes::from(body));
+            let rules = CallRules { fields: &[], allows_address: &|_| false };
+            let _ = CHAT.parse("", rules, Bytes::from(body));
         }
     }
 }

@@ -7,6 +7,7 @@ mod api;
 mod api_usage;
 mod credential_kind;
 mod cursor;
+mod fields;
 mod gateway;
 mod google;
 mod metered_call;
@@ -17,6 +18,7 @@ pub(crate) use api::{ApiError, ModelApi, ModelRoute};
 pub(crate) use api_usage::{ApiUsage, UsageReader, UsageState};
 pub use credential_kind::{AuthMethod, CredentialKind, CredentialRecord, UnknownAuthMethod};
 pub use cursor::CURSOR;
+pub(crate) use fields::CallRules;
 pub use gateway::{GATEWAY, GATEWAY_KEY};
 pub use google::GOOGLE;
 pub(crate) use metered_call::{CallError, MeteredCall};
@@ -44,6 +46,10 @@ pub struct ModelService {
     /// The requests that the broker forwards; none if it cannot add credentials. Errors about other requests have the
     /// format of the first.
     pub(crate) routes: &'static [ModelRoute],
+    /// The headers that are forwarded, besides those that every client sends. One may end in `*`.
+    pub(crate) headers: &'static [&'static str],
+    /// The parameters of a query that are forwarded.
+    pub(crate) parameters: &'static [&'static str],
     /// The path of a free request that succeeds with a valid credential.
     pub(crate) check_path: &'static str,
     /// Whether an error response refuses the credential.

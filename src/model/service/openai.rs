@@ -1,11 +1,14 @@
 //! OpenAI.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::api::{ApiError, ModelApi, ModelRoute};
 use super::api_usage::UsageFields;
 use super::credential_kind::CredentialRecord;
+use super::fields::FieldList;
 use super::metered_call::{CallFormat, MeteredCall};
 use super::{AuthMethod, CredentialKind, ModelService};
 
@@ -17,6 +20,20 @@ pub static OPENAI: ModelService = ModelService {
     base_url: Some("https://api.openai.com"),
     credentials: &[OPENAI_KEY],
     routes: &[RESPONSES_ROUTE, CHAT_ROUTE, MODELS_ROUTE],
+    headers: &[
+        "openai-beta",
+        "originator",
+        "session-id",
+        "thread-id",
+        "version",
+        "x-client-request-id",
+        "x-codex-*",
+        "x-openai-internal-codex-responses-lite",
+        "x-session-affinity",
+        "x-session-id",
+        "x-stainless-*",
+    ],
+    parameters: &["client_version", "limit"],
     check_path: "/v1/models",
     refuses_credential: |status, _| status == 401,
     no_login: Some("the ChatGPT login is for another service, which the gateway does not support"),
@@ -43,16 +60,22 @@ pub(super) const CHAT_ROUTE: ModelRoute = ModelRoute::metered("/v1/chat/completi
 /// Lists the models, for free.
 pub(super) const MODELS_ROUTE: ModelRoute = ModelRoute::free("GET", "/v1/models", error_body);
 
+static RESPONSES_FIELDS: LazyLock<FieldList> =
+    LazyLock::new(|| FieldList::parse(include_str!("fields/responses.txt")));
+static CHAT_FIELDS: LazyLock<FieldList> = LazyLock::new(|| FieldList::parse(include_str!("fields/chat.txt")));
+
 /// The Responses API.
 pub(super) static RESPONSES: ModelApi = ModelApi {
     name: "responses",
-    parse_call: |_, body| {
+    fields: &RESPONSES_FIELDS,
+    parse_call: |_, traits, body| {
         let format = CallFormat {
             output_limit: |fields| fields.max_output_tokens,
             output_field: "max_output_tokens",
             has_stream_options: false,
+            input_percent: 100,
         };
-        MeteredCall::parse(&format, &body)
+        MeteredCall::parse(&format, traits, &body)
     },
     event_markers: &["\"usage\""],
     read_event: |event, state| {
@@ -71,13 +94,16 @@ pub(super) static RESPONSES: ModelApi = ModelApi {
 /// The Chat Completions API, which LiteLLM and many other services have too.
 pub(super) static CHAT: ModelApi = ModelApi {
     name: "chat",
-    parse_call: |_, body| {
+    fields: &CHAT_FIELDS,
+    parse_call: |_, traits, body| {
         let format = CallFormat {
             output_limit: |fields| fields.max_tokens.max(fields.max_completion_tokens),
             output_field: "max_completion_tokens",
             has_stream_options: true,
+            // A model gateway may have a model of Anthropic behind it.
+            input_percent: 200,
         };
-        MeteredCall::parse(&format, &body)
+        MeteredCall::parse(&format, traits, &body)
     },
     event_markers: &["\"usage\"", "[DONE]"],
     read_event: |event, state| {
