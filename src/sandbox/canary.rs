@@ -1,6 +1,7 @@
 //! Canaries: listeners on the addresses of the host that no sandbox may reach.
 
-use std::io;
+use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
@@ -10,11 +11,13 @@ use super::docker::SealError;
 use crate::exec::blocking;
 use crate::network::probe::Canary;
 
-/// How many addresses of each family are used.
-const MAX_ADDRESSES: usize = 3;
+/// How many addresses of each family are used. Few hosts have as many.
+const MAX_ADDRESSES: usize = 32;
 /// How long a packet of the host to itself may take.
 const LOCAL_TIMEOUT: Duration = Duration::from_millis(200);
 const DNS: u16 = 53;
+/// How many packets and connections are read at most, if a sandbox sends without end.
+const MAX_HITS: usize = 10_000;
 
 /// Listeners that the host itself can reach. That was tested.
 #[derive(Debug, Default)]
@@ -24,9 +27,10 @@ pub(super) struct Canaries {
 }
 
 impl Canaries {
-    /// Listens at all addresses at which a sandbox without a seal could reach the host.
-    pub(super) async fn open() -> Result<Self, SealError> {
-        let opened = blocking(|| Self::at(&own_addresses()?)).await;
+    /// Listens at all addresses at which a sandbox without a seal could reach the host. `gateway` is the address of the
+    /// host in the sandbox's own network, if it has one.
+    pub(super) async fn open(gateway: Option<IpAddr>) -> Result<Self, SealError> {
+        let opened = blocking(move || Self::at(&own_addresses(gateway)?)).await;
         opened.map_err(SealError::NoCanaries)
     }
 
@@ -70,6 +74,11 @@ impl Canaries {
         tcp.map(Canary::Tcp).chain(udp.map(datagrams)).collect()
     }
 
+    /// The addresses of all canaries that were reached since.
+    pub(super) fn all_reached(&self) -> BTreeSet<SocketAddr> {
+        std::iter::from_fn(|| self.reached()).take(MAX_HITS).collect()
+    }
+
     /// The address of a canary that was reached since.
     pub(super) fn reached(&self) -> Option<SocketAddr> {
         let tcp = self.tcp.iter().find(|one| one.accept().is_ok());
@@ -81,25 +90,36 @@ impl Canaries {
     }
 }
 
-/// A TCP listener that the host has just reached.
+/// A TCP listener that the host has just reached. The peer is recognised by what it sends: a NAT of the host, such as that
+/// of a container engine, may change its address.
 fn tcp_canary(address: IpAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind((address, 0))?;
-    let caller = TcpStream::connect_timeout(&listener.local_addr()?, LOCAL_TIMEOUT)?;
+    let mut caller = TcpStream::connect_timeout(&listener.local_addr()?, LOCAL_TIMEOUT)?;
     listener.set_nonblocking(true)?;
-    let (_, peer) = listener.accept()?;
-    expect(peer == caller.local_addr()?)?;
+    let (mut accepted, _) = listener.accept()?;
+    let (sent, mut received) = (nonce(), [0; 8]);
+    caller.write_all(&sent)?;
+    accepted.set_nonblocking(false)?;
+    accepted.set_read_timeout(Some(LOCAL_TIMEOUT))?;
+    accepted.read_exact(&mut received)?;
+    expect(received == sent)?;
     Ok(listener)
 }
 
 fn udp_canary(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     let sender = UdpSocket::bind((address.ip(), 0))?;
-    sender.send_to(b"?", socket.local_addr()?)?;
+    let (sent, mut received) = (nonce(), [0; 64]);
+    sender.send_to(&sent, socket.local_addr()?)?;
     socket.set_read_timeout(Some(LOCAL_TIMEOUT))?;
-    let (_, peer) = socket.recv_from(&mut [0; 64])?;
-    expect(peer == sender.local_addr()?)?;
+    let length = socket.recv(&mut received)?;
+    expect(received[..length] == sent)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
+}
+
+fn nonce() -> [u8; 8] {
+    fastrand::u64(..).to_ne_bytes()
 }
 
 fn expect(holds: bool) -> io::Result<()> {
@@ -108,16 +128,19 @@ fn expect(holds: bool) -> io::Result<()> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The addresses of the host that other hosts can reach, some of each family.
-fn own_addresses() -> io::Result<Vec<IpAddr>> {
+/// The addresses of the host that other hosts can reach.
+fn own_addresses(gateway: Option<IpAddr>) -> io::Result<Vec<IpAddr>> {
     let interfaces = get_if_addrs().map_err(|error| {
         let message = format!("cannot list the addresses of this host: {error}");
         io::Error::new(error.kind(), message)
     })?;
-    let all = interfaces.into_iter().map(|interface| interface.ip());
+    let all: Vec<(String, IpAddr)> = interfaces
+        .into_iter()
+        .map(|interface| (interface.name.clone(), interface.ip()))
+        .collect();
     let routed = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
     let routed = routed.map(|(from, to)| routed_address(from, to));
-    Ok(choose(all.collect(), &routed))
+    Ok(choose(&all, &routed, gateway))
 }
 
 /// The address from which the host would send to `to`: that of its default route. Nothing is sent.
@@ -127,17 +150,33 @@ fn routed_address(from: &str, to: &str) -> Option<IpAddr> {
     socket.local_addr().ok().map(|address| address.ip())
 }
 
-/// Some addresses of each family. Those of the default routes come first: a bridge of a container engine may be out of
-/// reach for a sandbox that reaches the rest of the network.
-fn choose(mut all: Vec<IpAddr>, routed: &[Option<IpAddr>]) -> Vec<IpAddr> {
-    all.retain(|address| is_reachable(*address));
-    all.sort_unstable_by_key(|address| (!routed.contains(&Some(*address)), *address));
-    all.dedup();
-    let (four, six): (Vec<IpAddr>, Vec<IpAddr>) = all.into_iter().partition(IpAddr::is_ipv4);
-    four.into_iter()
-        .take(MAX_ADDRESSES)
-        .chain(six.into_iter().take(MAX_ADDRESSES))
-        .collect()
+/// The addresses to listen at, by interface: at most [`MAX_ADDRESSES`] of each family. Those of the default routes come
+/// first, then those on the interface of the sandbox's gateway.
+fn choose(all: &[(String, IpAddr)], routed: &[Option<IpAddr>], gateway: Option<IpAddr>) -> Vec<IpAddr> {
+    let near = all.iter().find(|(_, address)| Some(*address) == gateway);
+    let near = near.map(|(interface, _)| interface);
+    let mut ranked: Vec<(u8, IpAddr)> = all
+        .iter()
+        .filter(|(_, address)| is_reachable(*address))
+        .map(|(interface, address)| match () {
+            () if routed.contains(&Some(*address)) => (0, *address),
+            () if Some(interface) == near => (1, *address),
+            () => (2, *address),
+        })
+        .collect();
+    ranked.sort_unstable();
+    ranked.dedup();
+    let addresses = ranked.into_iter().map(|(_, address)| address);
+    let (four, six): (Vec<IpAddr>, Vec<IpAddr>) = addresses.partition(IpAddr::is_ipv4);
+    let unused = [&four, &six].map(|of_family| of_family.len().saturating_sub(MAX_ADDRESSES));
+    if unused != [0, 0] {
+        tracing::warn!(
+            ?unused,
+            "the host has more addresses than sandboxes are tested against"
+        );
+    }
+    let some = |of_family: Vec<IpAddr>| of_family.into_iter().take(MAX_ADDRESSES);
+    some(four).chain(some(six)).collect()
 }
 
 /// Whether other hosts can reach this address.
@@ -188,22 +227,43 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_the_default_routes_are_always_used() {
-        let parse =
-            |texts: &[&str]| -> Vec<IpAddr> { texts.iter().map(|text| text.parse().unwrap()).collect() };
-        let all = parse(&[
+    fn every_address_is_used_and_those_near_the_sandbox_first() {
+        let parse = |text: &str| -> IpAddr { text.parse().unwrap() };
+        let all = [
+            ("lo", "127.0.0.1"),
+            ("br-1", "10.0.0.1"),
+            ("br-2", "10.0.1.1"),
+            ("docker0", "172.17.0.1"),
+            ("vmnet", "192.168.64.1"),
+            ("vmnet", "192.168.65.1"),
+            ("eth0", "192.168.1.7"),
+            ("eth0", "fe80::1"),
+            ("eth0", "fd00::2"),
+        ]
+        .map(|(interface, address)| (interface.to_owned(), parse(address)));
+        let routed = [Some(parse("192.168.1.7")), None];
+        let chosen = [
+            "192.168.1.7",
+            "192.168.64.1",
+            "192.168.65.1",
             "10.0.0.1",
             "10.0.1.1",
-            "127.0.0.1",
             "172.17.0.1",
-            "172.18.0.1",
-            "192.168.1.7",
             "fd00::2",
-            "fe80::1",
-        ]);
-        let routed = [Some("192.168.1.7".parse().unwrap()), None];
-        let chosen = parse(&["192.168.1.7", "10.0.0.1", "10.0.1.1", "fd00::2"]);
-        assert_eq!(choose(all, &routed), chosen);
+        ];
+        assert_eq!(
+            choose(&all, &routed, Some(parse("192.168.65.1"))),
+            chosen.map(parse)
+        );
+    }
+
+    #[test]
+    fn a_host_with_too_many_addresses_uses_its_default_route() {
+        let bridges = (0..100).map(|n| (format!("br-{n}"), IpAddr::from([10, 0, n, 1])));
+        let routed = IpAddr::from([192, 168, 1, 7]);
+        let all: Vec<_> = bridges.chain([("eth0".to_owned(), routed)]).collect();
+        let chosen = choose(&all, &[Some(routed)], None);
+        assert_eq!((chosen.len(), chosen[0]), (MAX_ADDRESSES, routed));
     }
 
     #[test]

@@ -186,6 +186,112 @@ async fn a_vm_with_a_leak_is_never_used(
     assert!(ground.vms().is_empty() && ground.places().is_empty());
 }
 
+/// Networks of the engine, each with a bridge on the host. They are removed on drop.
+struct Bridges {
+    names: Vec<String>,
+    /// The addresses of the host, in order.
+    addresses: Vec<IpAddr>,
+}
+
+impl Bridges {
+    fn new(count: u8) -> Result<Self, String> {
+        let mut bridges = Self {
+            names: Vec::new(),
+            addresses: Vec::new(),
+        };
+        let (second, id) = (fastrand::u8(64..250), fastrand::u32(..));
+        for third in 0..count {
+            let name = format!("ralph-test-bridge-{id}-{third}");
+            let subnet = format!("10.{second}.{third}.0/24");
+            docker(&["network", "create", "--subnet", &subnet, &name])?;
+            bridges.names.push(name);
+            bridges.addresses.push([10, second, third, 1].into());
+        }
+        Ok(bridges)
+    }
+}
+
+impl Drop for Bridges {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = docker(&["network", "rm", name]);
+        }
+    }
+}
+
+fn docker(args: &[&str]) -> Result<(), String> {
+    let output = std::process::Command::new("docker").args(args).output().unwrap();
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+#[rstest]
+#[tokio::test]
+async fn on_a_host_with_many_bridges_a_leak_to_any_address_is_found(
+    #[values(Program::Tart, Program::Sbx, Program::DockerSandbox)] program: Program,
+) {
+    let bridges = need!(Bridges::new(6));
+    let (ground, _) = need!(Ground::allowing(program, &["allowed.test"]).await);
+    let own = need!(own_address());
+    for leak in [own, bridges.addresses[0], bridges.addresses[5]] {
+        ground.site.put("leaky", &leak.to_string());
+        let error = refused(&ground).await;
+        let source = error.cause::<SealError>().expect("it is not sealed");
+        assert!(
+            matches!(source, SealError::Escaped(address) if address.ip() == leak),
+            "{leak}: {source:?}"
+        );
+    }
+    assert!(ground.vms().is_empty());
+}
+
+#[tokio::test]
+async fn a_vm_whose_probes_are_not_heard_where_they_may_be_is_never_used() {
+    let (ground, gateway) = need!(Ground::allowing(Program::Tart, &["allowed.test"]).await);
+    let _deaf = need!(Deaf::to(gateway));
+    let error = refused(&ground).await;
+    let source = error.cause::<SealError>().expect("it is not sealed");
+    assert!(
+        matches!(source, SealError::NotReceived(address) if address.ip() == IpAddr::from(gateway)),
+        "{source:?}"
+    );
+}
+
+/// A firewall of the host that drops UDP to one address. It is removed on drop.
+struct Deaf(String);
+
+impl Deaf {
+    fn to(address: Ipv4Addr) -> Result<Self, String> {
+        let deaf = Self(address.to_string());
+        deaf.iptables("-I").map(|()| deaf)
+    }
+
+    fn iptables(&self, verb: &str) -> Result<(), String> {
+        let rule = [
+            verb, "INPUT", "-d", &self.0, "!", "-i", "lo", "-p", "udp", "-j", "DROP",
+        ];
+        let output = std::process::Command::new("iptables")
+            .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+            .args(rule)
+            .output()
+            .map_err(|error| error.to_string())?;
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+}
+
+impl Drop for Deaf {
+    fn drop(&mut self) {
+        let _ = self.iptables("-D");
+    }
+}
+
 #[rstest]
 #[tokio::test]
 async fn a_docker_sandbox_reaches_the_port_of_the_gateway_only(

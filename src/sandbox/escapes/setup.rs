@@ -37,8 +37,8 @@ pub(super) struct AttackSetup {
 impl AttackSetup {
     /// Opens all listeners. Each canary is checked from the host first.
     pub(super) async fn open() -> io::Result<Self> {
-        let canaries = Canaries::open().await.map_err(io::Error::other)?;
-        let rebound = Canaries::open().await.map_err(io::Error::other)?;
+        let canaries = Canaries::open(None).await.map_err(io::Error::other)?;
+        let rebound = Canaries::open(None).await.map_err(io::Error::other)?;
         let mut names = BTreeMap::from([
             (name("allowed"), Ipv4Addr::LOCALHOST.into()),
             (name("metadata"), METADATA),

@@ -11,7 +11,7 @@ use crate::exec::{Command, Discard, Exit};
 use crate::sandbox::Sandbox;
 
 /// Succeeds only if a server responds with success.
-const CURL: &str = "curl -gsf --max-time 1 -o /dev/null";
+const CURL: &str = "curl -q -gsf --max-time 1 -o /dev/null";
 const NO_PROXY: &str = "--noproxy '*'";
 /// Exit codes from here on are the shell's, not `curl`'s.
 const NO_CURL: i32 = 126;
@@ -104,7 +104,7 @@ async fn check_control(
     if gateway.is_none() {
         return Ok(());
     }
-    let line = format!("curl -gsf --max-time 5 http://{}/", setup.allowed_host());
+    let line = format!("curl -q -gsf --max-time 5 http://{}/", setup.allowed_host());
     let exit = shell(sandbox, &line).await?;
     if exit.stdout.text() == setup.body() && setup.take_server_hit() {
         Ok(())

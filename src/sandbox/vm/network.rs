@@ -1,6 +1,7 @@
 //! What restricts the network of a VM, and the probes from inside that show it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::super::canary::Canaries;
@@ -11,15 +12,22 @@ use crate::exec::{Command, Discard};
 use crate::network::probe::{Beacon, Canary, ProbeFailure};
 
 /// Limit for all probes together; each has its own, shorter timeout.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout for probes that must succeed, and (shorter) for probes that must fail, in seconds.
 const SUCCESS_SECONDS: u32 = 15;
 const FAILURE_SECONDS: u32 = 1;
 /// The exit code of `curl -f` for an HTTP error, and the status of a refusal.
 const HTTP_ERROR: i32 = 22;
 const FORBIDDEN: &str = "403";
+/// The exit code of `curl` for a connection that was refused.
+const REFUSED: i32 = 7;
+/// The exit codes of `curl` for a request that was sent, or could not be sent, and got no success: no such name, no
+/// connection, an HTTP error, a timeout, and errors of the connection. Other codes mean that nothing was tried.
+const NO_SUCCESS: [i32; 9] = [5, 6, REFUSED, HTTP_ERROR, 28, 52, 55, 56, 97];
 /// Exit codes from here on are the shell's, not `curl`'s.
 const NO_CURL: i32 = 126;
+/// How many probes run in parallel. In a VM with more at once, a probe could end before it has sent anything.
+const PARALLEL: usize = 32;
 
 /// What restricts the network of a VM.
 pub(in crate::sandbox) enum VmNetwork {
@@ -50,7 +58,7 @@ impl VmNetwork {
             return Ok(());
         }
         let untried = |reason: String| SealError::NotProbed(reason);
-        let canaries = Canaries::open().await?;
+        let canaries = Canaries::open(self.gateway_ip()).await?;
         let checks = self.checks(&canaries.all())?;
         let command = Command::shell(script(&checks)).timeout(TIMEOUT);
         let exit = exec.run(&command, &mut Discard).await;
@@ -63,9 +71,7 @@ impl VmNetwork {
                 result.ok_or_else(|| untried(format!("{}, {}", exit.status, exit.stderr.text().trim())))?;
             check.judge(result)?;
         }
-        canaries
-            .reached()
-            .map_or(Ok(()), |address| Err(SealError::Escaped(address)))
+        judge_canaries(&canaries.all(), &canaries.all_reached(), self.gateway_ip())
     }
 
     /// The probes; none if nothing is restricted. It is an error if there is no address to probe.
@@ -76,27 +82,62 @@ impl VmNetwork {
             Self::Filtered => vec![denied_name(&Beacon::random())],
             Self::Gateway(gateway) => gateway_checks(gateway),
         };
-        // Softnet does not filter by port: all ports at the gateway's own address are reachable.
-        let elsewhere = canaries.iter().filter(|canary| match self {
-            Self::Gateway(gateway) => canary.address().ip() != gateway.address.ip(),
-            Self::Open | Self::Attached | Self::Blocked | Self::Filtered => true,
-        });
-        checks.extend(elsewhere.flat_map(|canary| {
-            ["--noproxy '*' ", ""].map(|proxy| CurlCheck {
-                name: "the host's ports are unreachable",
-                arguments: format!("{proxy}{}", canary.url()),
-                expected: CurlResult::Failure,
-            })
-        }));
-        if checks.is_empty() {
+        let (near, elsewhere): (Vec<&Canary>, Vec<&Canary>) = canaries
+            .iter()
+            .partition(|canary| Some(canary.address().ip()) == self.gateway_ip());
+        if checks.is_empty() && elsewhere.is_empty() {
             let reason = "the host has no address that the VM could probe";
             return Err(SealError::NotProbed(reason.to_owned()));
         }
+        checks.push(CurlCheck {
+            name: "curl works in the VM",
+            arguments: "--noproxy '*' http://127.0.0.1:9/".to_owned(),
+            expected: CurlResult::Refused,
+        });
+        let probe = |canary: &Canary, name, proxy| CurlCheck {
+            name,
+            arguments: format!("{proxy}{}", canary.url()),
+            expected: CurlResult::Failure,
+        };
+        let direct = "--noproxy '*' ";
+        checks.extend(
+            near.into_iter()
+                .map(|canary| probe(canary, "a probe to the gateway's address is received", direct)),
+        );
+        checks.extend(elsewhere.into_iter().flat_map(|canary| {
+            [direct, ""].map(|proxy| probe(canary, "the host's ports are unreachable", proxy))
+        }));
         Ok(checks)
+    }
+
+    /// The address of the host at which the VM reaches all ports: Softnet does not filter by port.
+    fn gateway_ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Gateway(gateway) => Some(gateway.address.ip()),
+            Self::Open | Self::Attached | Self::Blocked | Self::Filtered => None,
+        }
     }
 }
 
-/// A call of `curl -sf`, and its expected result.
+/// Judges what the host received. Canaries at the gateway's address are the positive control: the VM must reach them, so
+/// that silence at all others means something.
+fn judge_canaries(
+    canaries: &[Canary],
+    reached: &BTreeSet<SocketAddr>,
+    gateway: Option<IpAddr>,
+) -> Result<(), SealError> {
+    let is_control = |address: &SocketAddr| Some(address.ip()) == gateway;
+    if let Some(address) = reached.iter().find(|address| !is_control(address)) {
+        return Err(SealError::Escaped(*address));
+    }
+    let mut controls = canaries.iter().map(Canary::address).filter(is_control);
+    match controls.find(|address| !reached.contains(address)) {
+        Some(address) => Err(SealError::NotReceived(address)),
+        None => Ok(()),
+    }
+}
+
+/// A call of `curl -qsf`, and its expected result.
 #[derive(Debug)]
 struct CurlCheck {
     name: &'static str,
@@ -110,7 +151,9 @@ enum CurlResult {
     Body(String),
     /// A response that refuses the request.
     Refusal,
-    /// Any failure. The canaries show that nothing was received.
+    /// A connection that is refused.
+    Refused,
+    /// No success. The canaries show what was received.
     Failure,
 }
 
@@ -125,6 +168,11 @@ impl CurlCheck {
         let holds = match &self.expected {
             CurlResult::Body(body) => code == 0 && output == body,
             CurlResult::Refusal => code == HTTP_ERROR && output == FORBIDDEN,
+            CurlResult::Refused => code == REFUSED,
+            CurlResult::Failure if code != 0 && !NO_SUCCESS.contains(&code) => {
+                let call = format!("`curl {}`", self.arguments);
+                return Err(SealError::NotProbed(format!("{call} exited with {code}")));
+            }
             CurlResult::Failure => code != 0,
         };
         if holds {
@@ -132,7 +180,7 @@ impl CurlCheck {
         }
         Err(SealError::Probe(ProbeFailure {
             check: self.name,
-            probe: format!("curl -sf {}", self.arguments),
+            probe: format!("curl -qsf {}", self.arguments),
             result: format!("curl exited with {code} {output}").trim_end().to_owned(),
         }))
     }
@@ -161,17 +209,22 @@ fn denied_name(beacon: &Beacon) -> CurlCheck {
     }
 }
 
-/// A script that runs all checks in parallel, and prints a line about each.
+/// A script that runs the checks, some in parallel, and prints a line about each.
 fn script(checks: &[CurlCheck]) -> String {
     let lines = checks.iter().enumerate().map(|(index, check)| {
         let seconds = match check.expected {
-            CurlResult::Body(_) | CurlResult::Refusal => SUCCESS_SECONDS,
+            CurlResult::Body(_) | CurlResult::Refusal | CurlResult::Refused => SUCCESS_SECONDS,
             CurlResult::Failure => FAILURE_SECONDS,
         };
         let arguments = &check.arguments;
-        format!(
-            "{{ output=$(curl -gsf --max-time {seconds} {arguments}); echo \"{index} $? $output\"; }} &\n"
-        )
+        // With `-q` no settings of the image apply.
+        let line = format!(
+            "{{ output=$(curl -q -gsf --max-time {seconds} {arguments}); echo \"{index} $? $output\"; }} &\n"
+        );
+        match (index + 1) % PARALLEL {
+            0 => format!("{line}wait\n"),
+            _ => line,
+        }
     });
     lines.chain(["wait\n".to_owned()]).collect()
 }
@@ -211,6 +264,7 @@ mod tests {
             .map(|check| check.arguments)
             .collect();
         let expected = [
+            "--noproxy '*' http://127.0.0.1:9/",
             "--noproxy '*' http://192.0.2.7:1234/",
             "http://192.0.2.7:1234/",
             "--noproxy '*' tftp://192.0.2.7:53/x",
@@ -230,6 +284,10 @@ mod tests {
     #[case::silence(CurlResult::Failure, "28 ", true)]
     #[case::an_answer(CurlResult::Failure, "0 hello", false)]
     #[case::no_curl(CurlResult::Failure, "127 ", false)]
+    #[case::an_unsupported_protocol(CurlResult::Failure, "1 ", false)]
+    #[case::a_malformed_url(CurlResult::Failure, "3 ", false)]
+    #[case::refused(CurlResult::Refused, "7 ", true)]
+    #[case::silence_instead_of_a_refusal(CurlResult::Refused, "28 ", false)]
     fn a_check_is_judged_by_the_result_of_curl(
         #[case] expected: CurlResult,
         #[case] printed: &str,
@@ -241,5 +299,24 @@ mod tests {
             expected,
         };
         assert_eq!(check.judge(printed).is_ok(), holds);
+    }
+
+    #[rstest]
+    #[case::the_control_is_received(&["192.0.2.1:80", "192.0.2.1:53"], true)]
+    #[case::nothing_is_received(&[], false)]
+    #[case::only_tcp_is_received(&["192.0.2.1:80"], false)]
+    #[case::another_is_received(&["192.0.2.1:80", "192.0.2.1:53", "192.0.2.7:80"], false)]
+    fn silence_proves_something_only_if_the_control_is_received(
+        #[case] reached: &[&str],
+        #[case] holds: bool,
+    ) {
+        let canaries = [
+            Canary::Tcp("192.0.2.1:80".parse().unwrap()),
+            Canary::Dns("192.0.2.1".parse().unwrap()),
+            Canary::Tcp("192.0.2.7:80".parse().unwrap()),
+        ];
+        let reached = reached.iter().map(|address| address.parse().unwrap()).collect();
+        let judged = judge_canaries(&canaries, &reached, Some("192.0.2.1".parse().unwrap()));
+        assert_eq!(judged.is_ok(), holds, "{judged:?}");
     }
 }

@@ -38,16 +38,18 @@ make() { # CONTAINER IMAGE ARGUMENTS…
 network() { if [[ -e $state/network ]]; then cat "$state/network"; else echo none; fi; }
 
 # Lets a container send to nothing but itself and what is given, in words of iptables. What else it sends is dropped. A file
-# `leaky` in `state` makes it forget that.
+# `leaky` in `state` makes it forget that; with an address in it, only for that address.
 fence() { # CONTAINER ARGUMENTS…
-  [[ ! -e $state/leaky ]] || return 0
-  local pid box=$1 path=$PATH:/usr/sbin:/sbin
+  [[ ! -e $state/leaky || -s $state/leaky ]] || return 0
+  local pid box=$1 path=$PATH:/usr/sbin:/sbin leak
+  leak=$(cat "$state/leaky" 2>/dev/null || true)
   shift
   pid=$("$docker" container inspect -f '{{.State.Pid}}' "$box")
-  PATH=$path nsenter -t "$pid" -n sh -e -s -- "$@" <<'TEXT' || fail 1 "root privileges are required to run and passwordless sudo was not available"
+  PATH=$path nsenter -t "$pid" -n env LEAK="$leak" sh -e -s -- "$@" <<'TEXT' || fail 1 "root privileges are required to run and passwordless sudo was not available"
 iptables -P OUTPUT DROP
 iptables -A OUTPUT -o lo -j ACCEPT
 iptables -A OUTPUT "$@" -j ACCEPT
+[ -z "$LEAK" ] || iptables -A OUTPUT -d "$LEAK" -j ACCEPT
 ip6tables -P OUTPUT DROP
 TEXT
 }

@@ -73,6 +73,11 @@ pub enum SealError {
     /// A probe did not see what it must see.
     #[error(transparent)]
     Probe(#[from] ProbeFailure),
+    /// A listener that the sandbox may reach did not receive a probe from inside, so that silence elsewhere proves nothing.
+    #[error(
+        "a probe from the sandbox to the host at {0} did not arrive, so the probes that must not arrive prove nothing"
+    )]
+    NotReceived(SocketAddr),
     /// A listener on the host received a probe from inside.
     #[error("the sandbox reached the host at {0}")]
     Escaped(SocketAddr),
@@ -124,7 +129,7 @@ impl SealError {
             Self::HolderUnreachable(_) => Some(
                 "the engine seems to be on another host or in a VM: use an engine on this host itself, or another provider",
             ),
-            Self::NoCanaries(_) => Some(
+            Self::NoCanaries(_) | Self::NotReceived(_) => Some(
                 "ralph listens at the addresses of this host to verify that no sandbox reaches them, and a firewall may \
                  block that; `ralph selftest` tries it again",
             ),

@@ -20,7 +20,7 @@ pub(super) async fn run_probes(
     policy: &Policy,
     beacon: &Beacon,
 ) -> Result<(), SealError> {
-    let canaries = Canaries::open().await?;
+    let canaries = Canaries::open(None).await?;
     let checks = checks(policy, beacon, &canaries.all());
     let probes = checks.iter().map(|check| check.probe.to_string());
     let command = Command::new(GUEST).args(std::iter::once("probe".to_owned()).chain(probes));
