@@ -62,7 +62,10 @@ impl Engine {
             name: Some(spec.name.clone()),
             ..Default::default()
         };
-        let created = self.docker.create_container(Some(options), spec.body()).await;
+        let created = self
+            .docker
+            .create_container(Some(options), spec.body(self.kind))
+            .await;
         created.map(|created| created.id).map_err(|error| {
             // Nothing else in the body can be missing.
             match EngineError::from_api(&spec.name, error) {
@@ -235,6 +238,7 @@ pub(super) fn unstarted(image: &Digest, label: &str) -> ContainerSpec {
         in_memory: BTreeMap::new(),
         limits: ContainerLimits::default(),
         network: ContainerNetwork::Isolated { dns: None },
+        seccomp: None,
         manages_network: false,
     }
 }

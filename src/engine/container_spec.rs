@@ -8,6 +8,8 @@ use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount as ApiMount, MountType, ResourcesUlimits,
 };
 
+use super::EngineKind;
+
 /// Limits of the engine's log of a container. A sandbox must not be able to fill the engine's disk through it.
 const LOG_LIMIT: [(&str, &str); 2] = [("max-size", "1m"), ("max-file", "1")];
 
@@ -42,8 +44,29 @@ pub struct ContainerSpec {
     pub limits: ContainerLimits,
     /// Its network.
     pub network: ContainerNetwork,
+    /// The filter of its system calls. `None` is the engine's default.
+    pub seccomp: Option<SeccompProfile>,
     /// Whether it may change addresses, routes and the firewall of its network. Its root file system is read-only then.
     pub manages_network: bool,
+}
+
+/// A seccomp profile. Docker takes its text, podman the path of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeccompProfile {
+    /// The profile, as JSON.
+    pub json: String,
+    /// A file with the same content that the engine can read.
+    pub file: PathBuf,
+}
+
+impl SeccompProfile {
+    /// The security option of a container, as an engine of this kind reads it.
+    fn option(&self, kind: EngineKind) -> String {
+        match kind {
+            EngineKind::Docker => format!("seccomp={}", self.json),
+            EngineKind::Podman => format!("seccomp={}", self.file.display()),
+        }
+    }
 }
 
 /// A bind mount of a file or directory of the engine's host.
@@ -83,7 +106,7 @@ pub enum ContainerNetwork {
 }
 
 impl ContainerSpec {
-    pub(super) fn body(&self) -> ContainerCreateBody {
+    pub(super) fn body(&self, kind: EngineKind) -> ContainerCreateBody {
         ContainerCreateBody {
             image: Some(self.image.clone()),
             // Replaces the entry point of the image.
@@ -95,13 +118,15 @@ impl ContainerSpec {
             labels: Some(self.labels.clone().into_iter().collect()),
             // The first process needs no graceful stop.
             stop_signal: Some("SIGKILL".to_owned()),
-            host_config: Some(self.host_config()),
+            host_config: Some(self.host_config(kind)),
             ..Default::default()
         }
     }
 
-    fn host_config(&self) -> HostConfig {
+    fn host_config(&self, kind: EngineKind) -> HostConfig {
         let memory = self.limits.memory_bytes.map(saturating);
+        let seccomp = self.seccomp.as_ref().map(|profile| profile.option(kind));
+        let no_gain = std::iter::once("no-new-privileges".to_owned());
         HostConfig {
             privileged: Some(false),
             cap_drop: Some(vec!["ALL".to_owned()]),
@@ -119,7 +144,7 @@ impl ContainerSpec {
             dns: self.dns().map(|server| vec![server.to_string()]),
             // No search domains of the host.
             dns_search: self.dns().map(|_| vec![".".to_owned()]),
-            security_opt: Some(vec!["no-new-privileges".to_owned()]),
+            security_opt: Some(no_gain.chain(seccomp).collect()),
             memory,
             memory_swap: memory,
             nano_cpus: self.limits.cpu_millis.map(|millis| i64::from(millis) * 1_000_000),

@@ -27,7 +27,7 @@ use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 pub use crate::digest::{Digest, DigestError};
 pub use build::ImageBuild;
 pub use container::{Container, ContainerState};
-pub use container_spec::{ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec};
+pub use container_spec::{ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, SeccompProfile};
 pub use endpoint::{EngineEndpoint, EngineEnvironment, endpoints};
 pub use error::EngineError;
 pub use exec::{ContainerExec, ExecOutput, ExecSpec, ExecState, ExecStdout};

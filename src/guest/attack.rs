@@ -12,14 +12,13 @@ use std::os::fd::OwnedFd;
 use super::firewall::{KernelFirewall, PacketAction};
 use super::probe::{PAYLOAD, TIMEOUT, connect, exchange, parse};
 use super::sys;
-use super::sys_net::{IpFamily, SOCK_DGRAM, SOCK_RAW, open_socket};
+use super::sys_net::{IpFamily, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM, open_socket};
 
 /// Constants of the kernel.
 const CLONE_NEWUSER: c_int = 0x1000_0000;
 const CLONE_NEWNET: c_int = 0x4000_0000;
 const AF_INET: c_int = 2;
 const AF_PACKET: c_int = 17;
-const SOCK_STREAM: c_int = 1;
 const IPPROTO_ICMP: c_int = 1;
 const IPPROTO_SCTP: c_int = 132;
 

@@ -1,13 +1,16 @@
 //! Probes: tries from inside a sandbox what should fail and what should work, and prints one line about each.
 //!
-//! A probe is one argument: `connect ADDRESS`, `send ADDRESS`, `lookup NAME [SERVER]`, `get HOST[:PORT] [ADDRESS]`; with
-//! the feature `escapes` also those of `attack.rs`. All probes run in parallel.
+//! A probe is one argument: `connect ADDRESS`, `send ADDRESS`, `lookup NAME [SERVER]`, `get HOST[:PORT] [ADDRESS]`,
+//! `socket FAMILY PROTOCOL`, `io-uring`; with the feature `escapes` also those of `attack.rs`. All probes run in parallel.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
+
+use super::sys;
+use super::sys_net::{SOCK_DGRAM, SOCK_RAW, SOCK_STREAM, open_socket};
 
 /// Limit for each network operation of a probe.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
@@ -17,6 +20,9 @@ const DNS: u16 = 53;
 const HTTP: u16 = 80;
 /// `EPROTONOSUPPORT`, `ESOCKTNOSUPPORT` and `EAFNOSUPPORT`.
 const UNSUPPORTED_PROTOCOL: [i32; 3] = [93, 94, 97];
+
+/// `ENOLINK`, with which the seccomp profile of ralph refuses. No kernel returns it for what is probed.
+const FILTERED: i32 = 67;
 
 /// Runs all probes and prints what each observed, in the order of the arguments.
 pub(crate) fn run_all(probes: &[&str]) -> io::Result<()> {
@@ -49,6 +55,7 @@ fn describe(error: &io::Error) -> String {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "forbidden",
         ErrorKind::NotFound => "absent",
         _ => match error.raw_os_error() {
+            Some(FILTERED) => "filtered",
             Some(errno) if UNSUPPORTED_PROTOCOL.contains(&errno) => "absent",
             _ => return format!("failed {error}"),
         },
@@ -80,11 +87,29 @@ fn run(probe: &str) -> io::Result<String> {
             }
         }
         ["get", host, address] => get(host, parse(address)?),
+        ["socket", family, protocol] => {
+            let (family, protocol) = (parse(family)?, parse(protocol)?);
+            open_any_kind(family, protocol).map(|()| "done".to_owned())
+        }
+        ["io-uring"] => sys::io_uring_setup().map(|()| "done".to_owned()),
         #[cfg(feature = "escapes")]
         ref words => super::attack::run(words),
         #[cfg(not(feature = "escapes"))]
         _ => Err(io::Error::other("unknown probe")),
     }
+}
+
+/// Opens a socket and closes it again. Families differ in the kinds of sockets that they have.
+fn open_any_kind(family: i32, protocol: i32) -> io::Result<()> {
+    let mut opened = Ok(());
+    for kind in [SOCK_STREAM, SOCK_DGRAM, SOCK_RAW] {
+        opened = open_socket(family, kind, protocol).map(drop);
+        let is_filtered = |error: &io::Error| error.raw_os_error() == Some(FILTERED);
+        if opened.is_ok() || opened.as_ref().is_err_and(is_filtered) {
+            break;
+        }
+    }
+    opened
 }
 
 pub(super) fn parse<T: std::str::FromStr>(text: &str) -> io::Result<T> {

@@ -3,7 +3,7 @@
 
 #[cfg(feature = "escapes")]
 use std::ffi::{CStr, c_char};
-use std::ffi::{c_int, c_short, c_ulong, c_void};
+use std::ffi::{c_int, c_long, c_short, c_ulong, c_void};
 use std::fs::{self, File};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
@@ -23,6 +23,7 @@ unsafe extern "C" {
     fn poll(fds: *mut PollEntry, count: c_ulong, milliseconds: c_int) -> c_int;
     fn signal(signal: c_int, handler: usize) -> usize;
     fn write(fd: c_int, bytes: *const c_void, count: usize) -> isize;
+    fn syscall(number: c_long, ...) -> c_long;
     #[cfg(feature = "escapes")]
     fn unshare(flags: c_int) -> c_int;
     #[cfg(feature = "escapes")]
@@ -33,6 +34,16 @@ unsafe extern "C" {
         flags: c_ulong,
         data: *const c_void,
     ) -> c_int;
+}
+
+/// Asks for an `io_uring` without entries, which no kernel sets up.
+pub(crate) fn io_uring_setup() -> io::Result<()> {
+    /// The same on all architectures.
+    const IO_URING_SETUP: c_long = 425;
+    let (entries, parameters): (c_long, *const c_void) = (0, std::ptr::null());
+    // SAFETY: the kernel fails before it would use the null pointer as memory of this process.
+    let answer = unsafe { syscall(IO_URING_SETUP, entries, parameters) };
+    checked(c_int::try_from(answer).unwrap_or(0))
 }
 
 /// Moves this process into a new namespace of this kind (`CLONE_NEW*`).

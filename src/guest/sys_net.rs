@@ -84,6 +84,7 @@ pub(crate) fn netlink_socket(protocol: NetlinkProtocol) -> io::Result<File> {
     open_socket(AF_NETLINK, SOCK_RAW, protocol as c_int)
 }
 
+pub(crate) const SOCK_STREAM: c_int = 1;
 pub(crate) const SOCK_DGRAM: c_int = 2;
 pub(crate) const SOCK_RAW: c_int = 3;
 

@@ -1,13 +1,20 @@
 //! What a container is not given.
 
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
+use ralph::engine::{Engine, EngineEndpoint};
 use ralph::network::Policy;
+use ralph::sandbox::docker::SealError;
 use ralph::sandbox::{ReadOnlyMount, SandboxSpec};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
 
 use crate::docker_test::{DockerTest, MEMORY, prints, shell};
 use crate::need;
+use crate::support::{base, engine};
 
 #[tokio::test]
 async fn the_agent_has_no_capability_and_no_way_to_gain_one() {
@@ -37,7 +44,9 @@ async fn the_engine_is_told_every_limit() {
     let of = |template: &str| room.inspect(sandbox.id(), template);
     assert_eq!(of("{{.HostConfig.Privileged}}"), "false");
     assert_eq!(of("{{.HostConfig.CapDrop}}{{.HostConfig.CapAdd}}"), "[ALL][]");
-    assert_eq!(of("{{.HostConfig.SecurityOpt}}"), "[no-new-privileges]");
+    assert_eq!(of("{{index .HostConfig.SecurityOpt 0}}"), "no-new-privileges");
+    let seccomp = of("{{index .HostConfig.SecurityOpt 1}}");
+    assert!(seccomp.starts_with("seccomp={"), "{seccomp}");
     assert_eq!(of("{{.HostConfig.Memory}}"), MEMORY.to_string());
     assert_eq!(of("{{.HostConfig.MemorySwap}}"), MEMORY.to_string());
     assert_eq!(of("{{.HostConfig.NanoCpus}}"), "1000000000");
@@ -45,6 +54,104 @@ async fn the_engine_is_told_every_limit() {
     let holder = room.inspect(&format!("{}-net", sandbox.id()), "{{.Id}}");
     assert_eq!(of("{{.HostConfig.NetworkMode}}"), format!("container:{holder}"));
     sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn sockets_open_by_family_and_protocol_only() {
+    let room = need!(DockerTest::new().await);
+    let sandbox = room.create().await;
+    let families = (0..50).chain([0x10_0000]).map(|family| (family, 0));
+    let netlink = (0..24).map(|protocol| (16, protocol));
+    let ip =
+        [2, 10].map(|family| [0, 1, 6, 17, 33, 58, 115, 132, 256, 262].map(|protocol| (family, protocol)));
+    let sockets: Vec<(u32, u32)> = families.chain(netlink).chain(ip.into_iter().flatten()).collect();
+    let probes: Vec<String> = sockets
+        .iter()
+        .map(|(family, protocol)| format!("'socket {family} {protocol}'"))
+        .collect();
+    let probes = probes.join(" ");
+    let seen = prints(
+        sandbox.as_ref(),
+        &format!("/.ralph/guest probe {probes} io-uring"),
+    )
+    .await;
+    let seen: Vec<&str> = seen.lines().collect();
+    assert_eq!(seen.len(), sockets.len() + 1);
+    for (socket, seen) in sockets.iter().zip(&seen) {
+        match socket {
+            (1, _) | (2 | 10, 0 | 1 | 6 | 17 | 58 | 262) | (16, 0) => {
+                assert_ne!(*seen, "filtered", "{socket:?}");
+            }
+            // As Docker does: libaudit takes this for a kernel without auditing.
+            (16, 9) => assert!(seen.contains("Invalid argument"), "{seen}"),
+            _ => assert_eq!(*seen, "filtered", "{socket:?}"),
+        }
+    }
+    assert_eq!(seen.last(), Some(&"filtered"));
+    for opens in ["socket 1 0", "socket 2 6", "socket 2 17", "socket 16 0"] {
+        let line = format!("/.ralph/guest probe '{opens}'");
+        assert_eq!(prints(sandbox.as_ref(), &line).await, "done\n", "{opens}");
+    }
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_engine_that_does_not_apply_the_seccomp_profile_is_refused() {
+    let engine = need!(engine::engine().await);
+    let image = need!(base::image(&engine).await);
+    let dir = TempDir::new().unwrap();
+    let mut options = engine::options(dir.path());
+    let lax = lax_engine(&engine, dir.path());
+    options.engine.env.insert("DOCKER_HOST".to_owned(), lax);
+    let room = DockerTest::on(engine, options, image, dir);
+    let refused = room.provider.create(&room.spec).await.map(drop).unwrap_err();
+    let source = refused.cause::<SealError>().expect("it is not sealed");
+    assert!(
+        matches!(source, SealError::Probe(failure) if failure.check.contains("filtered")),
+        "{source:?}"
+    );
+}
+
+/// Passes everything on to the engine, with filters that allow everything. Returns its address.
+fn lax_engine(engine: &Engine, dir: &Path) -> String {
+    let EngineEndpoint::Unix(real) = engine.endpoint().clone() else {
+        panic!("{}", engine.endpoint())
+    };
+    let socket = dir.join("lax.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = UnixStream::connect(&real).await.unwrap();
+            let (mut from_client, mut to_client) = client.into_split();
+            let (mut from_server, mut to_server) = server.into_split();
+            tokio::spawn(async move {
+                let _ = tokio::io::copy(&mut from_server, &mut to_client).await;
+            });
+            tokio::spawn(async move { allow_all(&mut from_client, &mut to_server).await });
+        }
+    });
+    format!("unix://{}", socket.display())
+}
+
+/// Copies everything, but replaces one action by another of the same length.
+async fn allow_all(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) -> io::Result<()> {
+    const REFUSE: &[u8] = b"SCMP_ACT_ERRNO";
+    const ALLOW: &[u8] = b"SCMP_ACT_ALLOW";
+    let mut held = Vec::new();
+    while from.read_buf(&mut held).await? > 0 {
+        while let Some(at) = held.windows(REFUSE.len()).position(|part| part == REFUSE) {
+            held[at..at + REFUSE.len()].copy_from_slice(ALLOW);
+        }
+        // The beginning of the word may be at the end of what has arrived so far.
+        let cut = (1..REFUSE.len())
+            .rev()
+            .find(|length| held.ends_with(&REFUSE[..*length]));
+        let rest = held.split_off(held.len() - cut.unwrap_or(0));
+        to.write_all(&held).await?;
+        held = rest;
+    }
+    to.write_all(&held).await?;
+    to.shutdown().await
 }
 
 #[tokio::test]

@@ -175,7 +175,8 @@ async fn where_the_guest_cannot_run_commands_go_the_engines_way_and_it_is_said()
     let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let guest = std::fs::read_dir(room.dir.path().join("guest")).unwrap();
-    let guest = guest.map(|entry| entry.unwrap().path()).next().unwrap();
+    let mut files = guest.map(|entry| entry.unwrap().path());
+    let guest = files.find(|path| path.extension().is_none()).unwrap();
     // Nobody can write to a program that runs.
     assert!(!shell(sandbox.as_ref(), "kill -9 -1").await.success());
     std::fs::write(&guest, "no program").unwrap();

@@ -34,6 +34,10 @@ pub enum ProbeExpectation {
     Own,
     /// The operation fails.
     Impossible,
+    /// The seccomp profile refuses it. A kernel that lacks it does not count.
+    Filtered,
+    /// The operation succeeds.
+    Possible,
 }
 
 impl ProbeCheck {
@@ -55,7 +59,12 @@ impl ProbeCheck {
             )
             | (ProbeExpectation::NoSuchName, ProbeResult::NoSuchName)
             | (ProbeExpectation::Refusal, ProbeResult::Refused)
-            | (ProbeExpectation::Impossible, ProbeResult::Forbidden | ProbeResult::Absent)
+            | (
+                ProbeExpectation::Impossible,
+                ProbeResult::Forbidden | ProbeResult::Absent | ProbeResult::Filtered,
+            )
+            | (ProbeExpectation::Filtered, ProbeResult::Filtered)
+            | (ProbeExpectation::Possible, ProbeResult::Done)
             | (
                 ProbeExpectation::Own,
                 ProbeResult::Answered

@@ -131,11 +131,32 @@ pub fn checks(policy: &Policy, beacon: &Beacon, canaries: &[Canary]) -> Vec<Prob
             is_gateway(),
         ),
     ];
+    checks.extend(filter_checks());
     if matches!(policy.mode, PolicyMode::Deny | PolicyMode::Allowlist) {
         checks.extend(denied_name_checks(beacon));
     }
     checks.extend(canaries.iter().map(|canary| canary_check(*canary, beacon)));
     checks
+}
+
+/// Checks that the seccomp profile is applied. Without it these sockets open where the kernel knows the family, whatever the
+/// network namespace. The two that must open show that the probe works.
+fn filter_checks() -> [ProbeCheck; 9] {
+    let socket = |name, family, protocol, expected| {
+        ProbeCheck::new(name, Probe::Socket { family, protocol }, expected)
+    };
+    let refused = |name, family, protocol| socket(name, family, protocol, ProbeExpectation::Filtered);
+    [
+        socket("a Unix socket opens", 1, 0, ProbeExpectation::Possible),
+        socket("a route socket opens", 16, 0, ProbeExpectation::Possible),
+        refused("vsock sockets are filtered", 40, 0),
+        refused("packet sockets are filtered", 17, 0),
+        refused("Bluetooth sockets are filtered", 31, 0),
+        refused("crypto sockets are filtered", 38, 0),
+        refused("netfilter sockets are filtered", 16, 12),
+        refused("SCTP sockets are filtered", 2, 132),
+        ProbeCheck::new("io_uring is filtered", Probe::IoUring, ProbeExpectation::Filtered),
+    ]
 }
 
 /// These use a name that no policy can list.
@@ -196,6 +217,12 @@ mod tests {
             Probe::Lookup { name, .. } if *name == beacon().name => "at 198.18.0.1",
             Probe::Lookup { .. } => "no-such-name",
             Probe::Get { .. } => "http 200 n0nce",
+            Probe::Socket { family: 1, .. }
+            | Probe::Socket {
+                family: 16,
+                protocol: 0,
+            } => "done",
+            Probe::Socket { .. } | Probe::IoUring => "filtered",
             Probe::Exchange { .. } | Probe::Echo(_) | Probe::Attempt(_) => {
                 unreachable!("{probe:?} is for attacks")
             }
@@ -210,7 +237,7 @@ mod tests {
             Canary::Dns("10.0.0.1".parse().unwrap()),
         ];
         let checks = checks(&Policy::deny(), &beacon(), &canaries);
-        assert_eq!(checks.len(), 10);
+        assert_eq!(checks.len(), 19);
         for check in checks {
             assert_eq!(
                 check.failure(&ProbeResult::parse(sealed(&check.probe))),
@@ -226,6 +253,7 @@ mod tests {
     #[case::another_gateway("http 200 other", "HTTP 200 \"other\"")]
     #[case::an_address("at 192.0.2.7", "the address 192.0.2.7")]
     #[case::the_metadata("http 200 credentials", "HTTP 200 \"credentials\"")]
+    #[case::a_missing_module("absent", "does not exist")]
     #[case::a_broken_probe("failed permission denied", "failed permission denied")]
     fn any_other_result_fails_every_check(#[case] line: &str, #[case] result: &str) {
         let canary = Canary::Udp("10.0.0.1:1235".parse().unwrap());

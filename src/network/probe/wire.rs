@@ -38,6 +38,15 @@ pub enum Probe {
     },
     /// Send an ICMP echo request.
     Echo(Ipv4Addr),
+    /// Open a socket of this family and protocol. Nothing is sent.
+    Socket {
+        /// The address family, as the kernel numbers them.
+        family: u32,
+        /// The protocol of the family.
+        protocol: u32,
+    },
+    /// Set up an `io_uring`.
+    IoUring,
     /// Try an action that needs a privilege, for example `mount /tmp`. The guest knows the actions.
     Attempt(String),
 }
@@ -86,6 +95,8 @@ impl fmt::Display for Probe {
                 bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
             Self::Echo(address) => write!(f, "echo {address}"),
+            Self::Socket { family, protocol } => write!(f, "socket {family} {protocol}"),
+            Self::IoUring => f.write_str("io-uring"),
             Self::Attempt(action) => write!(f, "attempt {action}"),
         }
     }
@@ -117,6 +128,8 @@ pub enum ProbeResult {
     Received(Vec<u8>),
     /// The system does not permit it.
     Forbidden,
+    /// The seccomp profile refuses it.
+    Filtered,
     /// The thing does not exist.
     Absent,
     /// It succeeded.
@@ -150,6 +163,7 @@ impl ProbeResult {
             ("answered", "") => Self::Answered,
             ("no-such-name", "") => Self::NoSuchName,
             ("forbidden", "") => Self::Forbidden,
+            ("filtered", "") => Self::Filtered,
             ("absent", "") => Self::Absent,
             ("done", "") => Self::Done,
             _ => return None,
@@ -169,6 +183,7 @@ impl fmt::Display for ProbeResult {
             Self::Http { status, text } => write!(f, "HTTP {status} {text:?}"),
             Self::Received(bytes) => f.write_str(&describe(bytes)),
             Self::Forbidden => f.write_str("not permitted"),
+            Self::Filtered => f.write_str("filtered"),
             Self::Absent => f.write_str("does not exist"),
             Self::Done => f.write_str("succeeded"),
             Self::Other(text) => f.write_str(text),

@@ -25,10 +25,11 @@ use super::exec::ContainerCommands;
 use super::sandbox::DockerSandbox;
 use super::seal::holder;
 use super::seal::{Seal, SealError, SealPlan};
+use super::seccomp;
 use super::user::AgentUser;
 use super::{DockerOptions, engine_failed, engine_failed_for, unshared};
 use crate::clock::Clock;
-use crate::engine::{Container, ContainerState, Digest, Engine, EngineEndpoint};
+use crate::engine::{Container, ContainerState, Digest, Engine, EngineEndpoint, SeccompProfile};
 use crate::id::RunId;
 use crate::network::PolicyMode;
 
@@ -47,6 +48,8 @@ pub(super) struct EngineHost {
     pub(super) processors: u32,
     pub(super) user: AgentUser,
     pub(super) guest: GuestFile,
+    /// The filter of system calls of all containers.
+    pub(super) seccomp: SeccompProfile,
     /// The directory that caches files of images.
     pub(super) cache: PathBuf,
     /// Whether containers run on another kernel than ralph, so that they cannot share sockets.
@@ -102,6 +105,9 @@ impl EngineHost {
             } else {
                 guest_file::install(&options.guest_dir, &info.arch)?
             },
+            seccomp: seccomp::install(&options.guest_dir).map_err(|error| {
+                SandboxError::host("write the seccomp profile into", &options.guest_dir, error)
+            })?,
             processors: info.cpus,
             cache: options.cache.clone(),
             has_other_kernel: info.has_other_kernel,

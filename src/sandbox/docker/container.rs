@@ -8,6 +8,7 @@ use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
 use super::super::{Resources, SandboxSpec, fingerprint};
 use super::backend::EngineHost;
 use super::inspection;
+use super::seccomp;
 use super::session_socket;
 use super::user::AgentUser;
 use crate::engine::{ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, Digest};
@@ -49,6 +50,7 @@ const KEEP: [&str; 3] = ["/bin/sh", "-c", "while :; do sleep 2147483647 & wait; 
 pub(super) fn fingerprint(spec: &SandboxSpec, image: &Digest, user: AgentUser) -> String {
     fingerprint::fingerprint(&(
         crate::guest::VERSION,
+        seccomp::PROFILE,
         image.to_string(),
         user.to_string(),
         spec.network.lines(),
@@ -92,6 +94,7 @@ pub(super) fn container(
         in_memory: BTreeMap::from([(PathBuf::from("/tmp"), tmp_options(&spec.resources))]),
         limits: limits(&spec.resources, host.processors),
         network,
+        seccomp: Some(host.seccomp.clone()),
         manages_network: false,
     }
 }

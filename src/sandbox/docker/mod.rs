@@ -10,6 +10,7 @@ mod inspection;
 mod proxy;
 mod sandbox;
 mod seal;
+mod seccomp;
 mod session_opener;
 mod session_socket;
 mod user;

@@ -118,6 +118,7 @@ fn expectation(probe: &Probe) -> ProbeExpectation {
         Probe::Exchange { .. } => ProbeExpectation::Refusal,
         Probe::Echo(_) => ProbeExpectation::Own,
         Probe::Attempt(_) => ProbeExpectation::Impossible,
+        Probe::Socket { .. } | Probe::IoUring => ProbeExpectation::Filtered,
     }
 }
 

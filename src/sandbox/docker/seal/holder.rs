@@ -120,6 +120,7 @@ pub(in super::super) fn container(
             pids: Some(PIDS),
         },
         network: ContainerNetwork::Isolated { dns: Some(DNS) },
+        seccomp: None,
         manages_network: true,
     }
 }
