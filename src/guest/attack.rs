@@ -1,16 +1,18 @@
 //! The attacks of the escape suite. Compiled only with the feature `escapes`. An attack that succeeds has its effect, so
 //! run them only in sandboxes that were created to be attacked.
 //!
-//! Beside the probes of `probe.rs` these are `say tcp|udp ADDRESS HEX`, `echo ADDRESS` and `attempt ACTION [PATH]`.
+//! Beside the probes of `probe.rs` these are `say tcp|udp ADDRESS HEX...`, `follow HOST PATH`, `echo ADDRESS` and
+//! `attempt ACTION [PATH]`.
 
 use std::ffi::{CString, c_int};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use super::firewall::{KernelFirewall, PacketAction};
-use super::probe::{PAYLOAD, TIMEOUT, connect, exchange, parse};
+use super::probe::{PAYLOAD, TIMEOUT, connect, exchange, get, parse, resolve};
 use super::sys;
 use super::sys_net::{IpFamily, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM, open_socket};
 
@@ -22,16 +24,22 @@ const AF_PACKET: c_int = 17;
 const IPPROTO_ICMP: c_int = 1;
 const IPPROTO_SCTP: c_int = 132;
 
+/// The pause between two parts of a message.
+const PAUSE: Duration = Duration::from_millis(30);
 /// How many bytes of a response are read.
 const MAX_RESPONSE: usize = 1024;
 
 /// Runs one attack and returns what was observed.
 pub(super) fn run(words: &[&str]) -> io::Result<String> {
     match *words {
-        ["say", "tcp", address, hex] => say(parse(address)?, &from_hex(hex)?).map(|bytes| to_hex(&bytes)),
+        ["say", "tcp", address, ref parts @ ..] => {
+            let parts: io::Result<Vec<Vec<u8>>> = parts.iter().map(|part| from_hex(part)).collect();
+            say(parse(address)?, &parts?).map(|bytes| to_hex(&bytes))
+        }
         ["say", "udp", address, hex] => {
             exchange(parse(address)?, &from_hex(hex)?).map(|bytes| to_hex(&bytes))
         }
+        ["follow", host, path] => follow(host, path),
         ["echo", address] => echo(parse(address)?).map(|()| "answered".to_owned()),
         ["attempt", ref action @ ..] => attempt(action).map(|()| "done".to_owned()),
         _ => Err(io::Error::other("unknown probe")),
@@ -66,10 +74,30 @@ fn find_other_interface() -> io::Result<()> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Sends bytes over TCP and reads the beginning of the response.
-fn say(address: SocketAddr, bytes: &[u8]) -> io::Result<Vec<u8>> {
+/// Requests a path, and then the host of the redirect that is the response.
+fn follow(host: &str, path: &str) -> io::Result<String> {
+    let address = resolve(host)?.ok_or(io::ErrorKind::NotFound)?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    let response = say(address, &[request.into_bytes()])?;
+    let response = String::from_utf8_lossy(&response).into_owned();
+    let target = response.lines().find_map(|line| line.strip_prefix("location: http://"));
+    let target = target.ok_or_else(|| io::Error::other("the response is no redirect"))?;
+    let target = target.trim_end_matches('/');
+    match resolve(target)? {
+        Some(address) => get(target, address),
+        None => Ok("no-such-name".to_owned()),
+    }
+}
+
+/// Sends bytes over TCP, with a pause between parts, and reads the beginning of the response.
+fn say(address: SocketAddr, parts: &[Vec<u8>]) -> io::Result<Vec<u8>> {
     let mut stream = connect(address)?;
-    stream.write_all(bytes)?;
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        stream.write_all(part)?;
+    }
     let mut response = vec![0; MAX_RESPONSE];
     let length = stream.read(&mut response)?;
     response.truncate(length);

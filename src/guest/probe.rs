@@ -77,12 +77,8 @@ fn run(probe: &str) -> io::Result<String> {
             Ok(lookup_result(look_up(name, server)?))
         }
         ["get", host] => {
-            let (name, port) = match host.split_once(':') {
-                Some((name, port)) => (name, parse(port)?),
-                None => (host, HTTP),
-            };
-            match look_up(name, name_server()?)? {
-                Some(address) => get(host, SocketAddr::from((address, port))),
+            match resolve(host)? {
+                Some(address) => get(host, address),
                 None => Ok(lookup_result(None)),
             }
         }
@@ -175,8 +171,18 @@ fn look_up(name: &str, server: SocketAddr) -> io::Result<Option<Ipv4Addr>> {
     }
 }
 
+/// The address of a host, with port 80 unless it names another; `None` if the name does not exist.
+pub(super) fn resolve(host: &str) -> io::Result<Option<SocketAddr>> {
+    let (name, port) = match host.split_once(':') {
+        Some((name, port)) => (name, parse(port)?),
+        None => (host, HTTP),
+    };
+    let address = look_up(name, name_server()?)?;
+    Ok(address.map(|address| SocketAddr::from((address, port))))
+}
+
 /// The status and the body of the response.
-fn get(host: &str, address: SocketAddr) -> io::Result<String> {
+pub(super) fn get(host: &str, address: SocketAddr) -> io::Result<String> {
     let mut stream = connect(address)?;
     let head = format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;

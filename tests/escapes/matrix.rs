@@ -1,8 +1,11 @@
 //! `ralph selftest --escapes`.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use async_trait::async_trait;
 use ralph::network::PolicyRule;
-use ralph::sandbox::escapes::{AttackVerdict, escapes};
+use ralph::sandbox::escapes::{AttackResult, AttackVerdict, escapes};
 use ralph::sandbox::{Capabilities, Provider, Sandbox, SandboxError, SandboxSpec};
 use serde_json::Value;
 
@@ -26,14 +29,21 @@ async fn docker_enforces_everything_but_its_known_gap() {
     let matrix: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(matrix["provider"], "docker");
     let cases = matrix["cases"].as_array().unwrap();
-    assert!(cases.len() > 55, "{}", cases.len());
+    assert!(cases.len() > 75, "{}", cases.len());
+    let classes: BTreeSet<&str> = cases.iter().map(|case| case["class"].as_str().unwrap()).collect();
+    assert_eq!(classes.len(), 26);
     for case in cases {
         let keys: Vec<&String> = case.as_object().unwrap().keys().collect();
         assert_eq!(keys, ["name", "class", "verdict", "seen", "reason"]);
         let filled = |key: &str| case[key].as_str().is_some_and(|text| !text.is_empty());
         assert!(filled("seen") && filled("reason"), "{case}");
         let inside_tls = case["name"] == "a request inside TLS names the host of the client hello";
-        let expected = if inside_tls { "not-enforceable" } else { "enforced" };
+        let expected = match case["class"].as_str().unwrap() {
+            _ if inside_tls => "not-enforceable",
+            "credentials" | "hand-back" | "interruption" | "gateway-end" | "model-calls" | "budgets"
+            | "audit" => "not-tried",
+            _ => "enforced",
+        };
         assert_eq!(case["verdict"], expected, "{case}");
     }
 }
@@ -46,10 +56,17 @@ fn local_enforces_nothing_and_is_not_attacked() {
     let matrix: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(matrix["provider"], "local");
     let cases = matrix["cases"].as_array().unwrap();
-    assert!(cases.len() > 50, "{}", cases.len());
+    assert!(cases.len() > 70, "{}", cases.len());
     for case in cases {
-        assert_eq!(case["verdict"], "not-enforceable", "{case}");
         assert_eq!(case["seen"], "not tried", "{case}");
+        if case["verdict"] == "not-tried" {
+            assert!(
+                case["reason"].as_str().unwrap().contains("the tests of ralph"),
+                "{case}"
+            );
+            continue;
+        }
+        assert_eq!(case["verdict"], "not-enforceable", "{case}");
         assert_eq!(
             case["reason"],
             "the `local` provider cannot enforce the network policy: its commands can reach everything that the host can reach",
@@ -59,10 +76,41 @@ fn local_enforces_nothing_and_is_not_attacked() {
 }
 
 #[tokio::test]
+async fn variations_of_the_attacks_fail_and_are_counted() {
+    let room = need!(DockerTest::new().await);
+    let spec = room.spec.clone();
+    let duration = Duration::from_secs(8);
+    let matrix = escapes(room.provider.as_ref(), spec, Some(duration))
+        .await
+        .unwrap();
+    let varied: Vec<_> = matrix
+        .cases
+        .iter()
+        .filter(|case| case.name.contains("variations"))
+        .collect();
+    assert!(varied.len() > 3, "{varied:?}");
+    assert_eq!(matrix.count(AttackVerdict::Open), 0, "{matrix:?}");
+}
+
+#[tokio::test]
+async fn a_variation_that_succeeds_is_reported() {
+    let room = need!(DockerTest::new().await);
+    let spec = room.spec.clone();
+    let matrix = escapes(&Careless(room), spec, Some(Duration::from_secs(20)))
+        .await
+        .unwrap();
+    let open =
+        |case: &&AttackResult| case.verdict == AttackVerdict::Open && case.reason.contains("asked for");
+    let found = matrix.cases.iter().filter(open).count();
+    // More than the attacks themselves find.
+    assert!(found > 12, "{matrix:?}");
+}
+
+#[tokio::test]
 async fn a_successful_attack_is_reported_with_what_it_reached() {
     let room = need!(DockerTest::new().await);
     let spec = room.spec.clone();
-    let matrix = escapes(&Careless(room), spec).await.unwrap();
+    let matrix = escapes(&Careless(room), spec, None).await.unwrap();
     let tried = |name: &str| matrix.cases.iter().find(|tried| tried.name == name).unwrap();
     let resolved = tried("a denied name does not resolve");
     assert_eq!(resolved.verdict, AttackVerdict::Open, "{resolved:?}");

@@ -74,6 +74,8 @@ async fn tart_enforces_everything_but_its_known_gaps() {
     assert!(cases.len() > 20, "{}", cases.len());
     let expected = [
         "privileged actions are impossible",
+        "sockets are allowed by family and protocol",
+        "programs that the agent changed do not make evidence pass",
         "services at the gateway's own address are unreachable",
         "a request inside TLS names the host of the client hello",
     ];
@@ -87,6 +89,8 @@ async fn docker_sandbox_enforces_everything_but_its_known_gaps() {
     let cases = verdicts(&ground, &Place::new());
     let expected = [
         "privileged actions are impossible",
+        "sockets are allowed by family and protocol",
+        "programs that the agent changed do not make evidence pass",
         "an allowed name does not reach a private network",
         "a request inside TLS names the host of the client hello",
     ];
@@ -98,8 +102,8 @@ async fn without_softnet_tart_enforces_nothing_and_is_not_attacked() {
     let ground = need!(Ground::new(Program::Tart).await);
     std::fs::remove_file(ground.site.path("bin/softnet")).unwrap();
     let cases = verdicts(&ground, &Place::new());
-    assert_eq!(not_enforceable(&cases).len(), cases.len());
-    for case in &cases {
+    for case in cases.iter().filter(|case| case["verdict"] != "not-tried") {
+        assert_eq!(case["verdict"], "not-enforceable", "{case}");
         assert!(
             case["reason"]
                 .as_str()

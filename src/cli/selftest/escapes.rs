@@ -1,5 +1,7 @@
 //! `ralph selftest --escapes`
 
+use std::time::Duration;
+
 use crate::assembly::AssemblyErrorKind;
 use crate::sandbox::escapes::{AttackVerdict, escapes};
 use crate::sandbox::{Provider, SandboxSpec};
@@ -12,16 +14,19 @@ pub(super) async fn attack(
     context: &Context,
     provider: &dyn Provider,
     spec: SandboxSpec,
+    variations: Option<Duration>,
     json: bool,
 ) -> CliResult {
-    let report = escapes(provider, spec).await.map_err(|error| {
+    let report = escapes(provider, spec, variations).await.map_err(|error| {
         CliError::from_error(AssemblyErrorKind::Runtime, &error).with_hint_of(error.hint())
     })?;
     let lines = report.cases.iter().map(|tried| {
         let (verdict, class, name, seen) = (tried.verdict, tried.class, &tried.name, &tried.seen);
         let reason = match verdict {
             AttackVerdict::Enforced => String::new(),
-            AttackVerdict::Open | AttackVerdict::NotEnforceable => format!("; {}", tried.reason),
+            AttackVerdict::Open | AttackVerdict::NotEnforceable | AttackVerdict::NotTried => {
+                format!("; {}", tried.reason)
+            }
         };
         format!("{verdict:<15}  {class:<12}  {name} (seen: {seen}{reason})")
     });
@@ -32,6 +37,7 @@ pub(super) async fn attack(
             AttackVerdict::Enforced,
             AttackVerdict::Open,
             AttackVerdict::NotEnforceable,
+            AttackVerdict::NotTried,
         ]
         .map(|verdict| format!("{} {verdict}", report.count(verdict)));
         context.ui.say(counts.join(", "));

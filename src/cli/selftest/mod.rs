@@ -4,6 +4,7 @@ mod checks;
 mod escapes;
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::{CliError, CliResult, Context, agent_help, configuration, flags};
 use crate::assembly::configuration::project_dir;
@@ -16,6 +17,9 @@ use crate::sandbox::{Reuse, SandboxSpec};
 use super::image::RebuildFlag;
 use super::signals::Signals;
 use checks::Selftest;
+
+/// The longest time that attacks are varied: a week.
+const MAX_HOURS: f64 = 168.0;
 
 /// Build the image, create a sandbox as a run would, check that it does what a run needs, and hold one tiny agent
 /// session in it
@@ -31,6 +35,9 @@ pub(super) struct SelftestArgs {
     /// Attack the sandbox from inside instead, and show which attacks are blocked
     #[arg(long)]
     escapes: bool,
+    /// With --escapes: vary the attacks for this many hours, at most 168 (0.1 is six minutes)
+    #[arg(long, value_name = "HOURS", requires = "escapes", value_parser = parse_hours)]
+    hours: Option<Duration>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -49,7 +56,7 @@ pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> CliResult
         provider.check().await?;
         let prepared = image::prepare(&context.assembly, &config, &project, args.image.into()).await?;
         let spec = sandbox_spec(context, &config, &project, RunId::random(), prepared.image).await?;
-        return escapes::attack(context, provider.as_ref(), spec, args.json).await;
+        return escapes::attack(context, provider.as_ref(), spec, args.hours, args.json).await;
     }
     let mut signals = Signals::watch(&context.surroundings().host()).await?;
     let mut test = Selftest::open(context, &config, &project, args.json).await?;
@@ -61,6 +68,15 @@ pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> CliResult
     match interrupted {
         Some(error) => Err(error),
         None => test.conclude(),
+    }
+}
+
+fn parse_hours(text: &str) -> Result<Duration, String> {
+    let hours: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
+    if hours > 0.0 && hours <= MAX_HOURS {
+        Ok(Duration::from_secs_f64(hours * 3600.0))
+    } else {
+        Err(format!("it must be more than 0 and at most {MAX_HOURS}"))
     }
 }
 

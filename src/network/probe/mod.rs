@@ -223,7 +223,11 @@ mod tests {
                 protocol: 0,
             } => "done",
             Probe::Socket { .. } | Probe::IoUring => "filtered",
-            Probe::Exchange { .. } | Probe::Echo(_) | Probe::Attempt(_) => {
+            Probe::Exchange { .. }
+            | Probe::Trickle { .. }
+            | Probe::Follow { .. }
+            | Probe::Echo(_)
+            | Probe::Attempt(_) => {
                 unreachable!("{probe:?} is for attacks")
             }
         }

@@ -36,6 +36,20 @@ pub enum Probe {
         /// What to send.
         bytes: Vec<u8>,
     },
+    /// Send bytes over TCP in several parts, with a pause after each, and report the answer.
+    Trickle {
+        /// The destination.
+        to: SocketAddr,
+        /// What to send.
+        parts: Vec<Vec<u8>>,
+    },
+    /// Send a plain HTTP request, and follow the redirect that is the response.
+    Follow {
+        /// The host and port of the first request.
+        host: String,
+        /// Its path.
+        path: String,
+    },
     /// Send an ICMP echo request.
     Echo(Ipv4Addr),
     /// Open a socket of this family and protocol. Nothing is sent.
@@ -91,9 +105,13 @@ impl fmt::Display for Probe {
                     ProbeTransport::Tcp => "tcp",
                     ProbeTransport::Udp => "udp",
                 };
-                write!(f, "say {transport} {to} ")?;
-                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                write!(f, "say {transport} {to} {}", to_hex(bytes))
             }
+            Self::Trickle { to, parts } => {
+                let parts: Vec<String> = parts.iter().map(|part| to_hex(part)).collect();
+                write!(f, "say tcp {to} {}", parts.join(" "))
+            }
+            Self::Follow { host, path } => write!(f, "follow {host} {path}"),
             Self::Echo(address) => write!(f, "echo {address}"),
             Self::Socket { family, protocol } => write!(f, "socket {family} {protocol}"),
             Self::IoUring => f.write_str("io-uring"),
@@ -199,6 +217,11 @@ pub(super) fn is_refusal(bytes: &[u8]) -> bool {
         Some(rest) => statuses.iter().any(|status| rest.starts_with(status)),
         None => bytes.first().is_none_or(|first| *first == ALERT),
     }
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    hex.concat()
 }
 
 fn from_hex(hex: &str) -> Option<Vec<u8>> {

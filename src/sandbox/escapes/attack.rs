@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use super::setup::{AttackSetup, name};
+use super::setup::{AttackSetup, REDIRECT, name};
 use super::{AttackClass, AttackResult, AttackVerdict, payload};
 use crate::network::probe::{Canary, Probe, ProbeCheck, ProbeExpectation, ProbeResult, ProbeTransport};
 
@@ -41,6 +41,7 @@ pub(super) fn attacks(setup: &AttackSetup) -> Vec<Attack<Probe>> {
     let canaries = setup.canaries();
     let tables = [
         (AttackClass::Names, names()),
+        (AttackClass::Redirects, redirects(setup)),
         (AttackClass::Addresses, addresses(&canaries)),
         (AttackClass::Proxy, proxy(setup)),
         (AttackClass::Dns, dns(&canaries)),
@@ -49,7 +50,9 @@ pub(super) fn attacks(setup: &AttackSetup) -> Vec<Attack<Probe>> {
         (AttackClass::Rebinding, rebinding(setup)),
         (AttackClass::Disagreement, disagreement()),
         (AttackClass::Matching, matching()),
+        (AttackClass::Gateways, gateways(setup)),
         (AttackClass::Privileges, privileges(setup)),
+        (AttackClass::Sockets, sockets()),
     ];
     let of_class = |(class, table): (AttackClass, AttackTable)| {
         let attack = move |(name, action)| Attack { class, name, action };
@@ -112,10 +115,10 @@ impl Attack<Probe> {
 fn expectation(probe: &Probe) -> ProbeExpectation {
     match probe {
         Probe::Connect(_) | Probe::Send(_) => ProbeExpectation::Nothing,
-        Probe::Lookup { .. } => ProbeExpectation::NoSuchName,
+        Probe::Lookup { .. } | Probe::Follow { .. } => ProbeExpectation::NoSuchName,
         Probe::Get { .. } => ProbeExpectation::Denied,
         Probe::Exchange { to, .. } if to.port() == DNS => ProbeExpectation::Unknown,
-        Probe::Exchange { .. } => ProbeExpectation::Refusal,
+        Probe::Exchange { .. } | Probe::Trickle { .. } => ProbeExpectation::Refusal,
         Probe::Echo(_) => ProbeExpectation::Own,
         Probe::Attempt(_) => ProbeExpectation::Impossible,
         Probe::Socket { .. } | Probe::IoUring => ProbeExpectation::Filtered,
@@ -165,6 +168,15 @@ fn names() -> AttackTable {
     ]
 }
 
+/// The server of the allowed name redirects to a denied name.
+fn redirects(setup: &AttackSetup) -> AttackTable {
+    let follow = Probe::Follow {
+        host: setup.allowed_host(),
+        path: REDIRECT.to_owned(),
+    };
+    vec![("a redirect to a denied name is not followed", follow)]
+}
+
 /// The canaries, at their addresses in all notations.
 fn addresses(canaries: &[Canary]) -> AttackTable {
     let mut table = Vec::new();
@@ -194,25 +206,9 @@ fn addresses(canaries: &[Canary]) -> AttackTable {
 }
 
 fn proxy(setup: &AttackSetup) -> AttackTable {
-    let credential = |phantom: &str| {
-        let pair = BASE64_STANDARD.encode(format!("ralph:{phantom}"));
-        format!("proxy-authorization: Basic {pair}\r\n")
-    };
-    let own = credential(setup.phantom.expose());
-    let foreign = credential("ralph-phantom-of-another-run");
-    let request = |target: String, host: &str, credential: &str| {
-        let request = format!("{target} HTTP/1.1\r\nhost: {host}\r\n{credential}\r\n");
-        send_tcp(PROXY, request)
-    };
-    let tunnel =
-        |host: &str, port: u16, credential: &str| request(format!("CONNECT {host}:{port}"), host, credential);
+    let own = proxy_credential(setup.phantom.expose());
     let (allowed, denied) = (name("allowed"), name("denied"));
     vec![
-        ("the proxy requires a phantom", tunnel(&allowed, 443, "")),
-        (
-            "the proxy refuses another run's phantom",
-            tunnel(&allowed, 443, &foreign),
-        ),
         ("a tunnel to a denied name is refused", tunnel(&denied, 443, &own)),
         (
             "a tunnel to an IP address is refused",
@@ -224,9 +220,48 @@ fn proxy(setup: &AttackSetup) -> AttackTable {
         ),
         (
             "a proxy request for a denied name is refused",
-            request(format!("GET http://{denied}/"), &denied, &own),
+            proxy_request(&format!("GET http://{denied}/"), &denied, &own),
         ),
     ]
+}
+
+/// The gateway of another run, or of none.
+fn gateways(setup: &AttackSetup) -> AttackTable {
+    let allowed = name("allowed");
+    let foreign = proxy_credential("ralph-phantom-of-another-run");
+    let bearer = format!("proxy-authorization: Bearer {}\r\n", setup.phantom.expose());
+    let own_twice = proxy_credential(setup.phantom.expose()).repeat(2);
+    vec![
+        ("the proxy requires a phantom", tunnel(&allowed, 443, "")),
+        (
+            "the proxy refuses another run's phantom",
+            tunnel(&allowed, 443, &foreign),
+        ),
+        (
+            "the proxy takes the phantom in one form only",
+            tunnel(&allowed, 443, &bearer),
+        ),
+        (
+            "the proxy refuses two credentials",
+            tunnel(&allowed, 443, &own_twice),
+        ),
+    ]
+}
+
+fn proxy_credential(phantom: &str) -> String {
+    let pair = BASE64_STANDARD.encode(format!("ralph:{phantom}"));
+    format!("proxy-authorization: Basic {pair}\r\n")
+}
+
+fn proxy_request(target: &str, host: &str, credential: &str) -> Probe {
+    send_tcp(
+        PROXY,
+        format!("{target} HTTP/1.1\r\nhost: {host}\r\n{credential}\r\n"),
+    )
+}
+
+fn tunnel(host: &str, port: u16, credential: &str) -> Probe {
+    proxy_request(&format!("CONNECT {host}:{port}"), host, credential)
 }
 
 fn dns(canaries: &[Canary]) -> AttackTable {
@@ -397,6 +432,28 @@ fn privileges(setup: &AttackSetup) -> AttackTable {
         ),
         ("the kernel takes no SysRq commands", write("/proc/sysrq-trigger")),
         ("physical memory cannot be written", write("/dev/mem")),
+    ]
+}
+
+/// Sockets are only opened, never connected.
+fn sockets() -> AttackTable {
+    let socket = |family, protocol| Probe::Socket { family, protocol };
+    vec![
+        ("vsock sockets cannot be opened", socket(40, 0)),
+        ("packet sockets cannot be opened", socket(17, 0)),
+        ("XDP sockets cannot be opened", socket(44, 0)),
+        ("Bluetooth sockets cannot be opened", socket(31, 0)),
+        ("CAN sockets cannot be opened", socket(29, 0)),
+        ("TIPC sockets cannot be opened", socket(30, 0)),
+        ("RDS sockets cannot be opened", socket(21, 0)),
+        ("SMC sockets cannot be opened", socket(43, 0)),
+        ("crypto sockets cannot be opened", socket(38, 0)),
+        ("netfilter sockets cannot be opened", socket(16, 12)),
+        ("uevent sockets cannot be opened", socket(16, 15)),
+        ("generic netlink sockets cannot be opened", socket(16, 16)),
+        ("SCTP sockets cannot be opened over IPv4", socket(2, 132)),
+        ("SCTP sockets cannot be opened over IPv6", socket(10, 132)),
+        ("io_uring cannot be set up", Probe::IoUring),
     ]
 }
 

@@ -7,7 +7,9 @@
 
 mod attack;
 mod class;
+mod mutate;
 mod payload;
+mod scenario;
 mod setup;
 mod vm;
 
@@ -67,6 +69,19 @@ pub struct AttackResult {
 }
 
 impl AttackResult {
+    /// For a class that only the tests of ralph attack.
+    fn tried_by_tests(class: AttackClass) -> Self {
+        let suite = class.suite();
+        Self {
+            verdict: AttackVerdict::NotTried,
+            ..Self::not_tried(
+                class.defence(),
+                class,
+                &format!("the tests of ralph attack this, in {suite}; this command does not"),
+            )
+        }
+    }
+
     fn not_tried(name: &str, class: AttackClass, reason: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -88,6 +103,8 @@ pub enum AttackVerdict {
     Open,
     /// The provider cannot enforce it, and documents that.
     NotEnforceable,
+    /// It was not attacked here.
+    NotTried,
 }
 
 impl std::fmt::Display for AttackVerdict {
@@ -96,6 +113,7 @@ impl std::fmt::Display for AttackVerdict {
             Self::Enforced => "enforced",
             Self::Open => "open",
             Self::NotEnforceable => "not-enforceable",
+            Self::NotTried => "not-tried",
         })
     }
 }
@@ -129,10 +147,15 @@ impl EscapeError {
     }
 }
 
-/// Creates a sandbox and attacks it. The policy and egress of the spec are replaced by those of the attacks.
+/// Creates a sandbox and attacks it. The policy and egress of the spec are replaced by those of the attacks. Variations of the
+/// known attacks follow for as long as `variations` says, on containers only.
 ///
 /// If the provider cannot enforce a policy at all, no attack runs: it would succeed on the host itself.
-pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<EscapeReport, EscapeError> {
+pub async fn escapes(
+    provider: &dyn Provider,
+    spec: SandboxSpec,
+    variations: Option<Duration>,
+) -> Result<EscapeReport, EscapeError> {
     let setup = AttackSetup::open().await.map_err(EscapeError::Setup)?;
     let isolation = provider.capabilities().isolation;
     let spec = SandboxSpec {
@@ -147,14 +170,19 @@ pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<Escap
         let results = if isolation == Isolation::Vm {
             vm::attack(sandbox.as_ref(), &setup).await
         } else {
-            attack_container(sandbox.as_ref(), &setup, &attacks).await
+            let target = Target {
+                provider,
+                sandbox: sandbox.as_ref(),
+                spec: &spec,
+            };
+            attack_container(&target, &setup, &attacks, variations).await
         };
         sandbox.close().await?;
         let mut results = results?;
         results.push(check_leftovers(provider, &spec).await?);
         Ok(results)
     };
-    let cases = match results.await {
+    let mut cases = match results.await {
         Err(EscapeError::Sandbox(error)) if error.kind() == SandboxErrorKind::Unsupported => {
             let reason = error.to_string();
             attacks
@@ -164,28 +192,45 @@ pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<Escap
         }
         results => results?,
     };
+    let untried: Vec<AttackClass> = AttackClass::ALL
+        .into_iter()
+        .filter(|class| !cases.iter().any(|case| case.class == *class))
+        .collect();
+    cases.extend(untried.into_iter().map(AttackResult::tried_by_tests));
     Ok(EscapeReport {
         provider: provider.name(),
         cases,
     })
 }
 
+/// A sandbox that is attacked, and how to create another one.
+struct Target<'a> {
+    provider: &'a dyn Provider,
+    sandbox: &'a dyn Sandbox,
+    spec: &'a SandboxSpec,
+}
+
 /// Runs all attacks in a sandbox with the host's operating system, through the guest.
 async fn attack_container(
-    sandbox: &dyn Sandbox,
+    target: &Target<'_>,
     setup: &AttackSetup,
     attacks: &[Attack<Probe>],
+    variations: Option<Duration>,
 ) -> Result<Vec<AttackResult>, EscapeError> {
-    let attacker = Attacker::install(sandbox, setup).await?;
+    let attacker = Attacker::install(target.sandbox, setup).await?;
     attacker.check_control().await?;
     let mut results = Vec::new();
     for attack in attacks {
         let seen = attacker.run(&attack.action).await?;
         tokio::time::sleep(TRANSIT_TIME).await;
-        results.push(attack.judge(&seen, &setup.take_hits()));
+        results.push(attack.judge(&seen, &setup.take_hits_of(attack.class)));
+    }
+    if let Some(duration) = variations {
+        results.extend(mutate::run_mutations(&attacker, attacks, duration).await?);
     }
     // The attacks may have failed because the network stopped working.
     attacker.check_control().await?;
+    results.extend(scenario::run_scenarios(target, setup).await?);
     results.push(known_gap());
     Ok(results)
 }

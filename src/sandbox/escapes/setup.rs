@@ -1,7 +1,7 @@
 //! The host's side of the attacks: the server of an allowed name, the resolver of the gateway, and canaries on the host's
 //! addresses. All of them record whether an attack reached them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +15,15 @@ use tokio::task::JoinHandle;
 
 use super::super::canary::Canaries;
 use super::super::{Egress, Isolation};
+use super::AttackClass;
 use crate::gateway::{AddressGuard, Phantom, Resolver};
 use crate::network::probe::Canary;
 use crate::network::{AddressRange, HostName, Policy, PolicyRule};
 
 /// `invalid` is a reserved top-level domain: these names cannot exist.
 const SUFFIX: &str = "escapes.ralph.invalid";
+/// The path at which the server of the allowed name redirects to a denied name.
+pub(super) const REDIRECT: &str = "/redirect";
 const METADATA: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254));
 
 /// Everything on the host that an attack could reach.
@@ -115,6 +118,19 @@ impl AttackSetup {
         hits
     }
 
+    /// What reached the host since the last call, except for what an attack of this class may reach.
+    pub(super) fn take_hits_of(&self, class: AttackClass) -> Vec<String> {
+        if class == AttackClass::Redirects {
+            self.take_server_hit();
+        }
+        self.take_hits()
+    }
+
+    /// The addresses of the canaries that were reached since the last call.
+    pub(super) fn take_reached_canaries(&self) -> BTreeSet<SocketAddr> {
+        self.canaries.all_reached()
+    }
+
     pub(super) fn canaries(&self) -> Vec<Canary> {
         self.canaries.all()
     }
@@ -159,11 +175,18 @@ impl Server {
         let (length, counter) = (body.len(), requests.clone());
         let response =
             format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+        let redirect = format!(
+            "HTTP/1.1 302 Found\r\nlocation: http://{}/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            name("denied")
+        );
         let task = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 counter.fetch_add(1, Ordering::Relaxed);
                 // A client that disconnects early counts as well.
-                let _ = stream.read(&mut [0; 1024]).await;
+                let mut head = [0; 1024];
+                let length = stream.read(&mut head).await.unwrap_or(0);
+                let redirects = head[..length].starts_with(format!("GET {REDIRECT} ").as_bytes());
+                let response = if redirects { &redirect } else { &response };
                 let _ = stream.write_all(response.as_bytes()).await;
             }
         });

@@ -39,7 +39,18 @@ pub(super) async fn attack(
 }
 
 /// Properties that VMs do not have.
-fn known_gaps(gateway: Option<SocketAddr>) -> [AttackResult; 3] {
+fn known_gaps(gateway: Option<SocketAddr>) -> [AttackResult; 5] {
+    let kernel = "the agent may be root in its VM, whose kernel and programs are its own";
+    let sockets = AttackResult::not_tried(
+        "sockets are allowed by family and protocol",
+        AttackClass::Sockets,
+        kernel,
+    );
+    let evidence = AttackResult::not_tried(
+        "programs that the agent changed do not make evidence pass",
+        AttackClass::Evidence,
+        kernel,
+    );
     let privileges = AttackResult::not_tried(
         "privileged actions are impossible",
         AttackClass::Privileges,
@@ -57,7 +68,7 @@ fn known_gaps(gateway: Option<SocketAddr>) -> [AttackResult; 3] {
             "the program that creates the VM resolves names itself",
         ),
     };
-    [privileges, network, known_gap()]
+    [privileges, sockets, evidence, network, known_gap()]
 }
 
 /// Runs some attacks in parallel. If anything reached the host, each is run again alone to find out which one it was. If
@@ -195,7 +206,7 @@ fn places() -> CurlTable {
 
 /// Attacks that ralph's gateway must stop.
 fn gateway_attacks(setup: &AttackSetup) -> CurlTable {
-    use AttackClass::{Disagreement, Proxy, Rebinding};
+    use AttackClass::{Disagreement, Gateways, Rebinding};
     let (allowed, denied) = (setup.allowed_host(), name("denied"));
     let [metadata, private] = ["metadata", "private"].map(|label| format!("http://{}/", name(label)));
     let anonymous = format!("-x \"http://${{http_proxy##*@}}\" http://{allowed}/");
@@ -203,8 +214,8 @@ fn gateway_attacks(setup: &AttackSetup) -> CurlTable {
         format!("-x \"http://ralph:ralph-phantom-of-another-run@${{http_proxy##*@}}\" http://{allowed}/");
     let another_host = format!("-H 'Host: {denied}' http://{allowed}/");
     let mut table = vec![
-        (Proxy, "the proxy requires a phantom", anonymous),
-        (Proxy, "the proxy refuses another run's phantom", foreign),
+        (Gateways, "the proxy requires a phantom", anonymous),
+        (Gateways, "the proxy refuses another run's phantom", foreign),
         (
             Disagreement,
             "a request line that names another host is refused",
