@@ -1,11 +1,12 @@
 //! Evidence: the results of the task's own commands in a clean checkout of a commit that the host has verified.
 //!
-//! Agent processes cannot influence it. They are ended first, the checkout is created from the host's objects, not copied
-//! from the clone, and the commands have a home and a temporary directory of their own.
+//! Where the provider has sandboxes for evidence alone, the commands run in one that the agent never was in. Elsewhere
+//! they run in that of the agent, after its processes were ended. Always the checkout is created from the host's objects,
+//! not copied from the clone, and the commands have a home and a temporary directory of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::event::EventKind;
@@ -40,6 +41,8 @@ pub(super) struct Evidence {
     pub(super) ticked: BTreeSet<CheckboxId>,
     /// Whether the whole task passes on one commit.
     pub(super) complete: bool,
+    /// Whether the commands ran in a sandbox of their own.
+    pub(super) apart: bool,
     /// What the commands shared with the agent, for people.
     pub(super) shared: Vec<String>,
     /// Why a person has to look before anything counts.
@@ -156,8 +159,29 @@ impl Run<'_> {
         round: &EvidenceRound<'_>,
         commands: &[&String],
     ) -> Result<Evidence, RunError> {
-        let sandbox = self.workplace.sandbox();
-        sandbox.end_processes().await?;
+        self.workplace.sandbox().end_processes().await?;
+        let own = self.workplace.open_evidence().await?;
+        let sandbox = own.as_deref().unwrap_or(self.workplace.sandbox());
+        let mut gathered = self.gather_in(sandbox, round, commands).await;
+        if let Some(own) = &own {
+            for notice in own.notices() {
+                self.inputs.reporter.warn(notice);
+            }
+            self.workplace.end_evidence().await;
+            if let Ok(evidence) = &mut gathered {
+                evidence.apart = true;
+                evidence.shared.clear();
+            }
+        }
+        gathered
+    }
+
+    async fn gather_in(
+        &self,
+        sandbox: &dyn Sandbox,
+        round: &EvidenceRound<'_>,
+        commands: &[&String],
+    ) -> Result<Evidence, RunError> {
         let space = sandbox.evidence_space().await?;
         let mut evidence = Evidence {
             shared: space.shared.clone(),
@@ -166,13 +190,16 @@ impl Run<'_> {
         };
         if evidence.pause.is_none() {
             self.workplace
-                .plant(&space.checkout, round.commit, &self.progress)
+                .plant(sandbox, &space.checkout, round.commit, &self.progress)
                 .await?;
-            let place = EvidencePlace { round, space: &space };
+            let place = EvidencePlace {
+                sandbox,
+                round,
+                space: &space,
+            };
             for line in commands {
                 for _ in 0..round.repeat {
-                    self.check(line, &space.checkout, Some(&place), &mut evidence)
-                        .await?;
+                    self.check(line, Some(&place), &mut evidence).await?;
                     if !evidence.passed(line) {
                         break;
                     }
@@ -186,20 +213,24 @@ impl Run<'_> {
 
     /// Runs a command in the clone, as feedback for the next iteration. It ticks no checkbox.
     pub(super) async fn feedback(&self, line: &str, evidence: &mut Evidence) -> Result<(), RunError> {
-        let clone = self.workplace.clone_dir();
-        self.check(line, &clone, None, evidence).await?;
+        self.check(line, None, evidence).await?;
         Ok(self.workplace.sandbox().end_processes().await?)
     }
 
-    /// Runs a command, reports its result and adds it. In a place for evidence it is evidence.
+    /// Runs a command, reports its result and adds it. In a place for evidence it is evidence; otherwise it runs in the
+    /// clone.
     async fn check(
         &self,
         line: &str,
-        dir: &Path,
         place: Option<&EvidencePlace<'_>>,
         evidence: &mut Evidence,
     ) -> Result<(), RunError> {
-        let (redactor, sandbox) = (&self.inputs.parts.redactor, self.workplace.sandbox());
+        let redactor = &self.inputs.parts.redactor;
+        let sandbox = place.map_or(self.workplace.sandbox(), |place| place.sandbox);
+        let dir = place.map_or_else(
+            || self.workplace.clone_dir(),
+            |place| place.space.checkout.clone(),
+        );
         let commit = place.map(|place| place.round.commit);
         let quiet = place.is_some_and(|place| place.round.quiet);
         let timeout = self.progress.time_limit().max(Duration::from_secs(1));
@@ -244,8 +275,9 @@ impl Run<'_> {
     }
 }
 
-/// Where evidence is gathered: a checked-out commit, and the directories and variables of its commands.
+/// Where evidence is gathered: a sandbox, a checked-out commit, and the directories and variables of its commands.
 struct EvidencePlace<'a> {
+    sandbox: &'a dyn Sandbox,
     round: &'a EvidenceRound<'a>,
     space: &'a EvidenceSpace,
 }

@@ -302,6 +302,7 @@ pub(super) mod tests {
             ticked: Vec::new(),
             newly_ticked: Vec::new(),
             evidence: Vec::new(),
+            evidence_apart: false,
             evidence_shares: Vec::new(),
             uncommitted: None,
             flaky: Vec::new(),

@@ -16,6 +16,7 @@ mod create;
 mod doctor;
 mod error;
 mod evidence;
+mod evidence_sandbox;
 mod gutter;
 mod interventions;
 mod iteration;

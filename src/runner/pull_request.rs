@@ -40,6 +40,7 @@ pub(super) async fn pull_request_text(
         base,
         checkboxes: checkboxes(task, progress),
         evidence: evidence(record),
+        evidence_apart: record.evidence_apart,
         evidence_shares: record.evidence_shares.clone(),
         files: files.iter().map(file).collect(),
         iterations: spent.iterations,

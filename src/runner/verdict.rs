@@ -61,6 +61,7 @@ impl Run<'_> {
             ticked: evidence.ticked.iter().map(ToString::to_string).collect(),
             newly_ticked: newly_ticked.map(ToString::to_string).collect(),
             evidence: on_commit.cloned().collect(),
+            evidence_apart: evidence.apart,
             evidence_shares: evidence.shared.clone(),
             flaky: evidence.flaky.clone(),
             weakened: evidence.weakened.clone(),

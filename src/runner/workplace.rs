@@ -1,6 +1,7 @@
 //! Where the agent works: the sandbox of the run, and the private clone in it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::id::ObjectId;
@@ -10,6 +11,7 @@ use crate::state::{RunOutcomeKind, StateError, if_exists, write_atomically};
 use crate::text::error_chain;
 
 use super::error::{Halt, is_sandbox_fault};
+use super::evidence_sandbox::EvidenceSandboxes;
 use super::interventions;
 use super::progress::RunProgress;
 use super::{RunError, RunInputs, RunParts};
@@ -24,6 +26,7 @@ const RECREATE_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Workplace<'a> {
     pub(super) inputs: RunInputs<'a>,
     sandbox: Box<dyn Sandbox>,
+    evidence: EvidenceSandboxes,
     /// Whether an iteration started in this sandbox.
     used: bool,
     /// Whether the sandbox is over its disk limit, and so of no use to a resume.
@@ -48,6 +51,7 @@ impl<'a> Workplace<'a> {
         Ok(Self {
             seed: SeedPack::create(&repo, &[&facts.base], &[], &inputs.dir.seed_dir()).await?,
             known: vec![facts.base.clone()],
+            evidence: EvidenceSandboxes::new(inputs.parts.provider.clone(), inputs.spec.clone()),
             inputs,
             sandbox,
             used: false,
@@ -59,6 +63,16 @@ impl<'a> Workplace<'a> {
     /// The sandbox.
     pub(super) fn sandbox(&self) -> &dyn Sandbox {
         self.sandbox.as_ref()
+    }
+
+    /// A sandbox for one evidence run alone, from the image of the agent's. `None` if the provider has no such sandboxes.
+    pub(super) async fn open_evidence(&self) -> Result<Option<Arc<dyn Sandbox>>, RunError> {
+        Ok(self.evidence.open(self.sandbox.image_digest()).await?)
+    }
+
+    /// Removes the sandbox of the evidence run, in the background.
+    pub(super) async fn end_evidence(&self) {
+        self.evidence.retire().await;
     }
 
     /// The directory of the clone inside the sandbox.
@@ -76,7 +90,8 @@ impl<'a> Workplace<'a> {
         let clone = self.clone_dir();
         self.sandbox.end_processes().await?;
         self.sandbox.files().remove(&clone).await?;
-        self.plant(&clone, &progress.tip, progress).await?;
+        self.plant(self.sandbox(), &clone, &progress.tip, progress)
+            .await?;
         if progress.is_saved() {
             let private = self.private_clone(&progress.tip);
             private.restore(&progress.tree).await?;
@@ -85,9 +100,10 @@ impl<'a> Workplace<'a> {
         self.show_task(progress).await
     }
 
-    /// Creates a clone at `commit` in `dir`, from packs of the host.
+    /// Creates a clone at `commit` in `dir` of a sandbox, from packs of the host.
     pub(super) async fn plant(
         &self,
+        sandbox: &dyn Sandbox,
         dir: &Path,
         commit: &ObjectId,
         progress: &RunProgress<'_>,
@@ -96,7 +112,7 @@ impl<'a> Workplace<'a> {
         if progress.is_saved() {
             packs.push(self.pack_since_base(commit, &progress.tree).await?);
         }
-        PrivateClone::create(self.sandbox(), dir.to_owned(), &packs, self.start_at(commit)).await?;
+        PrivateClone::create(sandbox, dir.to_owned(), &packs, self.start_at(commit)).await?;
         Ok(())
     }
 
@@ -125,7 +141,9 @@ impl<'a> Workplace<'a> {
             self.recreate(progress).await?;
         }
         self.used = true;
-        Ok(self.sandbox.verify().await?)
+        self.sandbox.verify().await?;
+        self.evidence.prepare(self.sandbox.image_digest()).await;
+        Ok(())
     }
 
     /// Recovers from an error. A lost sandbox is created again from the checkpoint, so that the iteration can start
@@ -155,6 +173,7 @@ impl<'a> Workplace<'a> {
 
     /// Removes the sandbox when the run is over; stops it when the run may go on and the sandbox may be used again.
     pub(super) async fn release(&self, kind: RunOutcomeKind) -> Result<(), RunError> {
+        self.evidence.close().await;
         let released = match (kind, self.inputs.spec.reuse) {
             (RunOutcomeKind::Done | RunOutcomeKind::Failed, _) => return Ok(self.sandbox.close().await?),
             (RunOutcomeKind::Paused | RunOutcomeKind::Stopped, Reuse::Allowed)
@@ -193,6 +212,7 @@ impl<'a> Workplace<'a> {
     }
 
     async fn recreate(&mut self, progress: &mut RunProgress<'_>) -> Result<(), RunError> {
+        self.evidence.close().await;
         self.sandbox = open_sandbox(self.inputs.parts, self.inputs.spec).await?;
         self.reset_clone(progress).await
     }

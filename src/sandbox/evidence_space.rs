@@ -68,6 +68,7 @@ impl EvidenceSpace {
             shared: vec![
                 "the installed programs and every path outside the run's directory, such as `/tmp` and `/etc`".to_owned(),
                 "the files of the agent, by their paths".to_owned(),
+                "what keeps the sandbox running, which the agent may have changed".to_owned(),
             ],
             ..Self::new(root)
         })

@@ -208,6 +208,16 @@ pub trait Provider: Send + Sync {
     /// Opens the sandbox that an earlier process of the same run created; `None` if it is gone.
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError>;
 
+    /// Creates a sandbox for evidence alone, from the same spec as that of the agent, which never runs in it. Removes one
+    /// that an earlier process of the run left. `None` if the provider has no such sandboxes: then evidence is gathered
+    /// in that of the agent.
+    async fn create_for_evidence(
+        &self,
+        _spec: &SandboxSpec,
+    ) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        Ok(None)
+    }
+
     /// All sandboxes of this kind, of any run, except for `local` ones, which are a part of their run.
     async fn list(&self) -> Result<Vec<SandboxListing>, SandboxError> {
         Ok(Vec::new())

@@ -38,6 +38,9 @@ pub(super) struct SandboxRecord {
     pub(super) fingerprint: String,
     /// The process that owns it now.
     pub(super) owner: Owner,
+    /// Whether only evidence is gathered in it.
+    #[serde(default)]
+    pub(super) for_evidence: bool,
 }
 
 /// The result of locking a sandbox directory.

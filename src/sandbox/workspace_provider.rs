@@ -27,6 +27,9 @@ pub(super) trait WorkspaceBackend: Send + Sync + 'static {
     /// A live sandbox.
     type Sandbox: Sandbox + 'static;
 
+    /// Whether evidence gets a sandbox of its own.
+    const EVIDENCE_APART: bool;
+
     /// What its sandboxes can enforce.
     fn capabilities(&self) -> Capabilities;
 
@@ -124,9 +127,43 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
             .collect())
     }
 
+    /// The sandbox that the agent of this run works in.
     fn find_run(&self, run: &RunId) -> Result<Option<(SandboxDir, SandboxRecord)>, SandboxError> {
         let mut records = self.records()?.into_iter();
-        Ok(records.find(|(_, record)| &record.run == run))
+        Ok(records.find(|(_, record)| &record.run == run && !record.for_evidence))
+    }
+
+    /// Removes the sandboxes for evidence that an earlier process of this run left, and what an engine kept that failed
+    /// while it created or removed one.
+    async fn discard_evidence(&self, spec: &SandboxSpec) -> Result<(), SandboxError> {
+        for (dir, record) in self.records()? {
+            if record.run == spec.run && record.for_evidence {
+                self.discard(&dir).await?;
+            }
+        }
+        for name in names(&evidence_spec(spec), &self.base) {
+            let dir = SandboxDir::new(&self.base, &name);
+            if B::EVIDENCE_APART && dir.is_gone() {
+                self.backend.remove_at(&dir).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The record of a new sandbox.
+    async fn new_record(
+        &self,
+        spec: &SandboxSpec,
+        for_evidence: bool,
+    ) -> Result<SandboxRecord, SandboxError> {
+        let fingerprint = self.backend.fingerprint(spec).await?;
+        Ok(SandboxRecord {
+            run: spec.run.clone(),
+            task: spec.purpose.task.clone(),
+            fingerprint: fingerprint.ok_or_else(|| missing_image(spec))?,
+            owner: self.owner.clone(),
+            for_evidence,
+        })
     }
 
     /// Creates a sandbox under the first of its names that is free.
@@ -162,7 +199,11 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
     ) -> Result<Option<B::Sandbox>, SandboxError> {
         for (dir, found) in self.records()? {
             let fits = found.task == record.task && found.fingerprint == record.fingerprint;
-            if !fits || !found.owner.is_dead(&self.owner) || !dir.claim(&found, record)? {
+            if !fits
+                || found.for_evidence
+                || !found.owner.is_dead(&self.owner)
+                || !dir.claim(&found, record)?
+            {
                 continue;
             }
             let opened = async {
@@ -214,7 +255,12 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
         let alone = alone.into_iter().map(|dir| (dir, None));
         let all = alone.chain(instances.into_iter().map(|it| (it.dir.clone(), Some(it))));
         let mut found: Vec<FoundSandbox> = all.map(|(dir, instance)| self.found(dir, instance)).collect();
-        found.sort_by(|one, other| one.listing.id.cmp(&other.listing.id));
+        // The sandbox of the agent comes before that of evidence, so that a search by run finds it.
+        let order = |found: &FoundSandbox| {
+            let for_evidence = found.record.as_ref().is_some_and(|record| record.for_evidence);
+            (for_evidence, found.listing.id.clone())
+        };
+        found.sort_by_key(order);
         Ok(found)
     }
 
@@ -308,19 +354,12 @@ impl<B: WorkspaceBackend> Provider for WorkspaceProvider<B> {
 
     async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
         self.backend.check().await?;
-        let Some(fingerprint) = self.backend.fingerprint(spec).await? else {
-            return Err(missing_image(spec));
-        };
+        let record = self.new_record(spec, false).await?;
         if let Some((dir, _)) = self.find_run(&spec.run)? {
             let exists = io::ErrorKind::AlreadyExists.into();
             return Err(SandboxError::host("create", &dir.workspace(), exists));
         }
-        let record = SandboxRecord {
-            run: spec.run.clone(),
-            task: spec.purpose.task.clone(),
-            fingerprint,
-            owner: self.owner.clone(),
-        };
+        self.discard_evidence(spec).await?;
         if spec.reuse == Reuse::Allowed
             && let Some(sandbox) = self.take_over(spec, &record).await?
         {
@@ -330,7 +369,21 @@ impl<B: WorkspaceBackend> Provider for WorkspaceProvider<B> {
         Ok(Box::new(self.create_named(spec, &record).await?))
     }
 
+    async fn create_for_evidence(
+        &self,
+        spec: &SandboxSpec,
+    ) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        if !B::EVIDENCE_APART {
+            return Ok(None);
+        }
+        self.discard_evidence(spec).await?;
+        let record = self.new_record(spec, true).await?;
+        let sandbox = self.create_named(&evidence_spec(spec), &record).await?;
+        Ok(Some(Box::new(sandbox)))
+    }
+
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        self.discard_evidence(spec).await?;
         let Some((dir, record)) = self.find_run(&spec.run)? else {
             return Ok(None);
         };
@@ -370,6 +423,13 @@ impl<B: WorkspaceBackend> Provider for WorkspaceProvider<B> {
             None => Ok(false),
         }
     }
+}
+
+/// The spec of the sandbox for evidence beside that of the agent. It has a name of its own.
+fn evidence_spec(spec: &SandboxSpec) -> SandboxSpec {
+    let mut spec = spec.clone();
+    spec.purpose.branch.push_str("/evidence");
+    spec
 }
 
 /// The error for a spec whose image does not exist.
@@ -441,6 +501,7 @@ mod tests {
     #[async_trait]
     impl WorkspaceBackend for FakeBackend {
         const NAME: &'static str = "fake";
+        const EVIDENCE_APART: bool = true;
         type Sandbox = FakeSandbox;
 
         fn capabilities(&self) -> Capabilities {
@@ -604,6 +665,35 @@ mod tests {
         let second = provider(&base, "v2");
         assert!(second.reopen(&spec("r2345", "one")).await.unwrap().is_none());
         assert!(SandboxDir::all(base.path()).unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn evidence_gets_a_sandbox_of_its_own_that_is_never_reused() {
+        let base = TempDir::new().unwrap();
+        let provider = provider(&base, "v1");
+        let spec = spec("r2345", "one");
+        provider.create(&spec).await.unwrap();
+        for _ in 0..2 {
+            let made = provider.create_for_evidence(&spec).await.unwrap();
+            assert!(made.is_some());
+            assert_eq!(provider.list().await.unwrap().len(), 2);
+        }
+        let run = Some(spec.run.clone());
+        let listed = provider.list().await.unwrap();
+        assert!(listed.iter().all(|one| one.run == run), "{listed:?}");
+        assert!(listed[1].id.contains("evidence"), "{listed:?}");
+        // The engine may keep it although its directory is gone.
+        let left = listed[1].id.clone();
+        SandboxDir::new(base.path(), &left).remove().await.unwrap();
+        let is_left = || provider.backend.running.lock().unwrap().contains(&left);
+        assert!(is_left());
+        assert!(provider.reopen(&spec).await.unwrap().is_some());
+        assert!(!is_left());
+        let listed = provider.list().await.unwrap();
+        assert!(
+            listed.len() == 1 && !listed[0].id.contains("evidence"),
+            "{listed:?}"
+        );
     }
 
     #[tokio::test]

@@ -45,6 +45,9 @@ pub struct IterationRecord {
     pub newly_ticked: Vec<String>,
     /// The evidence gathered in a clean checkout of the tip, in order.
     pub evidence: Vec<CheckResult>,
+    /// Whether the evidence commands ran in a sandbox of their own, to which the agent had no access.
+    #[serde(default)]
+    pub evidence_apart: bool,
     /// What the evidence commands shared with the agent, for people.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub evidence_shares: Vec<String>,

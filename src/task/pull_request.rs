@@ -30,6 +30,8 @@ pub struct PullRequestFacts {
     pub checkboxes: Vec<CheckboxFact>,
     /// The commands that the runner itself ran, and their results.
     pub evidence: Vec<EvidenceFact>,
+    /// Whether those commands ran in a sandbox of their own, to which the agent had no access.
+    pub evidence_apart: bool,
     /// What those commands shared with the agent.
     pub evidence_shares: Vec<String>,
     /// The changed files.
@@ -191,6 +193,7 @@ impl PullRequestFacts {
                 ..CheckboxFact::default()
             }],
             evidence: vec![EvidenceFact::default()],
+            evidence_apart: false,
             evidence_shares: vec!["everything".to_owned()],
             files: vec![FileFact::default()],
             history: vec![IterationFact::default()],
@@ -262,6 +265,7 @@ mod tests {
                 commit: "0123456789".to_owned(),
                 runs: 3,
             }],
+            evidence_apart: false,
             evidence_shares: vec!["the network".to_owned(), "`/tmp`".to_owned()],
             files: vec![
                 file("src/login.rs", "changed", Some((10, 2))),
@@ -319,8 +323,8 @@ mod tests {
 
         ## Evidence
 
-        ralph itself ran these in a clean checkout, with an empty home and temporary directory, after every process of the agent was
-        gone. They shared with the agent: the network; `/tmp`:
+        ralph itself ran these in a clean checkout, in the sandbox of the agent, after ralph ended its processes,
+        with an empty home and temporary directory. They shared with the agent: the network; `/tmp`:
 
         - ``test "`id -u`" = 0``: exit 0 after 1.3 s on `0123456789`, 3 times in a row
 

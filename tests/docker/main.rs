@@ -17,6 +17,7 @@ mod docker_test;
 #[allow(dead_code, reason = "`tests/escapes` uses all of it")]
 mod elsewhere;
 mod faults;
+mod forged;
 mod hardening;
 mod hostile;
 mod inspected;

@@ -65,13 +65,14 @@ impl Site {
         command
     }
 
-    /// The containers that this place's runs work in.
+    /// The containers that this place's agents work in.
     pub fn containers(&self) -> Vec<String> {
         let all = self.all_containers();
-        all.into_iter().filter(|name| !name.ends_with("-net")).collect()
+        let is_agents = |name: &String| !name.ends_with("-net") && !name.contains("-evidence");
+        all.into_iter().filter(is_agents).collect()
     }
 
-    /// Those, and the holders of their networks.
+    /// Those, those of evidence, and the holders of their networks.
     pub fn all_containers(&self) -> BTreeSet<String> {
         let listed = docker(
             &self.engine,

@@ -188,6 +188,7 @@ impl EngineHost {
 #[async_trait]
 impl WorkspaceBackend for DockerBackend {
     const NAME: &'static str = NAME;
+    const EVIDENCE_APART: bool = true;
 
     type Sandbox = DockerSandbox;
 

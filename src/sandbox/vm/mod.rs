@@ -118,6 +118,7 @@ impl<D: VmDriver> VmBackend<D> {
 #[async_trait]
 impl<D: VmDriver> WorkspaceBackend for VmBackend<D> {
     const NAME: &'static str = D::NAME;
+    const EVIDENCE_APART: bool = false;
 
     type Sandbox = VmSandbox<D>;
 

@@ -1,0 +1,145 @@
+//! The sandbox that evidence is gathered in, where the provider has one for that alone: created before it is needed, while
+//! the agent works, and removed in the background.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+
+use crate::sandbox::{Isolation, Provider, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec};
+use crate::text::error_chain;
+
+type Created = Result<Option<Box<dyn Sandbox>>, SandboxError>;
+
+/// Creates and removes the sandboxes for evidence of one run, one after the other.
+pub(super) struct EvidenceSandboxes {
+    provider: Arc<dyn Provider>,
+    spec: SandboxSpec,
+    state: Mutex<EvidenceState>,
+}
+
+/// Whatever exists is here, so that nothing is lost when an evidence run is cancelled.
+#[derive(Default)]
+struct EvidenceState {
+    /// The sandbox of the next evidence run, or its creation.
+    next: Option<JoinHandle<Created>>,
+    /// The sandbox of this evidence run.
+    current: Option<Arc<dyn Sandbox>>,
+    /// The removal of earlier ones.
+    closing: Option<JoinHandle<()>>,
+}
+
+impl EvidenceSandboxes {
+    pub(super) fn new(provider: Arc<dyn Provider>, spec: SandboxSpec) -> Self {
+        Self {
+            provider,
+            spec,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Starts to create the next one, from this image, where that is cheap. Does nothing if it exists already.
+    pub(super) async fn prepare(&self, image: Option<String>) {
+        if self.provider.capabilities().isolation == Isolation::Container {
+            self.start(&mut *self.state.lock().await, image);
+        }
+    }
+
+    /// The sandbox for an evidence run, from this image. `None` if the provider has none. It is verified.
+    pub(super) async fn open(&self, image: Option<String>) -> Result<Option<Arc<dyn Sandbox>>, SandboxError> {
+        let mut state = self.state.lock().await;
+        state.retire();
+        loop {
+            let is_new = state.next.is_none();
+            self.start(&mut state, image.clone());
+            match state.created().await {
+                Ok(Some(sandbox)) => {
+                    let sandbox: Arc<dyn Sandbox> = Arc::from(sandbox);
+                    state.current = Some(sandbox.clone());
+                    if is_new {
+                        return Ok(Some(sandbox));
+                    }
+                    match sandbox.verify().await {
+                        Ok(()) => return Ok(Some(sandbox)),
+                        Err(error) => {
+                            tracing::warn!(%error, "cannot use the sandbox that was prepared for evidence")
+                        }
+                    }
+                    state.retire();
+                }
+                Ok(None) => return Ok(None),
+                Err(error) if is_new => return Err(error),
+                Err(error) => tracing::warn!(%error, "cannot prepare a sandbox for evidence"),
+            }
+        }
+    }
+
+    /// Starts to remove the sandbox of the evidence run that ended.
+    pub(super) async fn retire(&self) {
+        self.state.lock().await.retire();
+    }
+
+    /// Removes everything that exists.
+    pub(super) async fn close(&self) {
+        let mut state = self.state.lock().await;
+        state.retire();
+        if let Ok(Some(sandbox)) = state.created().await {
+            state.current = Some(Arc::from(sandbox));
+            state.retire();
+        }
+        if let Some(closing) = state.closing.take() {
+            let _ = closing.await;
+        }
+    }
+
+    fn start(&self, state: &mut EvidenceState, image: Option<String>) {
+        if state.next.is_some() {
+            return;
+        }
+        let (provider, mut spec) = (self.provider.clone(), self.spec.clone());
+        spec.image = image.or(spec.image);
+        let closing = state.closing.take();
+        state.next = Some(tokio::spawn(async move {
+            // Its name is free only when the earlier one is gone.
+            if let Some(closing) = closing {
+                let _ = closing.await;
+            }
+            provider.create_for_evidence(&spec).await
+        }));
+    }
+}
+
+impl EvidenceState {
+    /// Waits for the creation of the next one, and takes it.
+    async fn created(&mut self) -> Created {
+        let Some(next) = &mut self.next else {
+            return Ok(None);
+        };
+        let created = next.await;
+        self.next = None;
+        created.unwrap_or_else(|error| {
+            let message = format!("the creation of a sandbox for evidence broke off: {error}");
+            Err(SandboxError::new(SandboxErrorKind::Failed, message))
+        })
+    }
+
+    /// Starts to remove the current one.
+    fn retire(&mut self) {
+        let Some(sandbox) = self.current.take() else {
+            return;
+        };
+        let earlier = self.closing.take();
+        self.closing = Some(tokio::spawn(async move {
+            if let Some(earlier) = earlier {
+                let _ = earlier.await;
+            }
+            // The next one, a resume or the orphan sweep removes what is left.
+            if let Err(error) = sandbox.close().await {
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "cannot remove a sandbox for evidence"
+                );
+            }
+        }));
+    }
+}
