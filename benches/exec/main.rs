@@ -1,8 +1,9 @@
-//! What a command in a container costs: its round trip, the way to the first one, and a gigabyte of output.
+//! What a command in a container costs: its round trip, the way to the first one, that of evidence, and a gigabyte of output.
 //! `benches/run exec` runs it.
 #![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
 #![allow(missing_docs, reason = "nothing here is called by others")]
 
+mod evidence;
 #[path = "../loop/figure.rs"]
 #[allow(dead_code, reason = "the loop needs more of it")]
 mod figure;
@@ -47,6 +48,9 @@ async fn measure(stage: &Stage, named: &[String]) -> Fallible<()> {
     }
     if wanted("first") {
         report(first::measure(stage).await?);
+    }
+    if wanted("evidence") {
+        report(evidence::measure(stage).await?);
     }
     if wanted("flow") {
         report(flow::measure(stage).await?);

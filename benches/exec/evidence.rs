@@ -1,0 +1,55 @@
+//! What a container of its own for evidence adds to an iteration. The runner creates it while the agent works and removes
+//! it in the background, so an iteration waits for its proof alone, unless the agent was faster.
+
+use std::time::Instant;
+
+use ralph::exec::Command;
+use ralph::network::Policy;
+use ralph::sandbox::{Provider, SandboxSpec};
+
+use super::Fallible;
+use super::figure::{Figure, Samples, Target};
+use super::stage::{Stage, exec};
+
+const ROUNDS: usize = 15;
+
+pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
+    let nothing = Command::new("true");
+    let (mut created, mut prepared, mut removed) = (vec![], vec![], vec![]);
+    let provider = stage.provider();
+    let spec = SandboxSpec {
+        network: Policy::deny(),
+        ..stage.spec()
+    };
+    let agent = provider.create(&spec).await?;
+    for _ in 0..ROUNDS {
+        let started = Instant::now();
+        let sandbox = provider.create_for_evidence(&spec).await?;
+        let sandbox = sandbox.ok_or("evidence has no sandbox of its own")?;
+        exec(&*sandbox, &nothing).await?;
+        created.push(started.elapsed());
+
+        let started = Instant::now();
+        sandbox.verify().await?;
+        exec(&*sandbox, &nothing).await?;
+        prepared.push(started.elapsed());
+
+        let started = Instant::now();
+        sandbox.close().await?;
+        removed.push(started.elapsed());
+    }
+    agent.close().await?;
+    let [created, prepared, removed] = [created, prepared, removed].map(Samples::milliseconds);
+    println!("a container for evidence, ms: prepared {prepared}; new {created}; removed {removed}");
+    let figure = |name, ours: &Samples, target| Figure {
+        name,
+        unit: "ms",
+        ours: ours.median(),
+        peer: None,
+        target: Target::Most(target),
+    };
+    Ok(vec![
+        figure("evidence-prepared", &prepared, 350.0),
+        figure("evidence-new", &created, 900.0),
+    ])
+}
