@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::state::write_atomically;
-use crate::task::starter;
+use crate::task::{proposed_setup, starter};
 
 use super::doctor::ask_engine;
 use super::{CliError, CliExit, CliResult, Context};
@@ -38,7 +38,8 @@ pub(super) async fn init(context: &Context, args: InitArgs) -> CliResult {
         Ok(_) => starter::CONFIG,
         Err(_) => starter::LOCAL_CONFIG,
     };
-    for (path, text) in [(task, starter::TASK), (config, settings)] {
+    let text = starter_task(proposed_setup(|file| dir.join(file).exists()));
+    for (path, text) in [(task, text.as_str()), (config, settings)] {
         write_atomically(&path, text.as_bytes())?;
         context.ui.data(path.display())?;
     }
@@ -51,4 +52,15 @@ pub(super) async fn init(context: &Context, args: InitArgs) -> CliResult {
     });
     context.ui.say("Edit ralph_task.md, then: ralph lint, ralph run");
     Ok(CliExit::Success)
+}
+
+/// The starter task, with this `setup_command`.
+fn starter_task(setup: Option<String>) -> String {
+    match setup {
+        Some(command) => {
+            let line = format!("\nsetup_command: {command}\n");
+            starter::TASK.replacen("\n# setup_command: cargo fetch\n", &line, 1)
+        }
+        None => starter::TASK.to_owned(),
+    }
 }

@@ -197,7 +197,13 @@ impl Run<'_> {
                 round,
                 space: &space,
             };
-            for line in commands {
+            let setup = self.task.frontmatter.setup_command.as_ref();
+            if let Some(line) = setup {
+                self.check(line, Some(&place), &mut evidence).await?;
+            }
+            // Without its set-up no other command says anything.
+            let is_set_up = setup.is_none_or(|line| evidence.passed(line));
+            for line in commands.iter().filter(|_| is_set_up) {
                 for _ in 0..round.repeat {
                     self.check(line, Some(&place), &mut evidence).await?;
                     if !evidence.passed(line) {

@@ -4,6 +4,7 @@
 use crate::id::ObjectId;
 use crate::scm::text_changes;
 use crate::state::{CheckResult, CommandFailure, FlakyCheck, JournalEntry, WeakenedCheck, WeakeningKind};
+use crate::task::{LOCK_FILES, proposed_setup};
 use crate::text::code_span;
 
 use super::RunError;
@@ -145,9 +146,32 @@ impl Run<'_> {
                 *first = check;
             }
         }
+        let has_failed = !failures.is_empty();
         self.progress
             .append(JournalEntry::BaseEvidence { checks, failures })?;
+        if has_failed {
+            self.propose_setup(&base).await?;
+        }
         Ok(None)
+    }
+
+    /// Names `setup_command` as the next step after commands failed on the base commit, if a lock file lists dependencies
+    /// that nothing gets.
+    async fn propose_setup(&self, base: &ObjectId) -> Result<(), RunError> {
+        if self.task.frontmatter.setup_command.is_some() {
+            return Ok(());
+        }
+        let names = LOCK_FILES.iter().map(|(file, _)| *file);
+        let tracked = self.workplace.repo.tracked(base, names).await?;
+        let tracked: Vec<String> = tracked.iter().map(ToString::to_string).collect();
+        if let Some(command) = proposed_setup(|file| tracked.iter().any(|found| found == file)) {
+            self.inputs.reporter.warn(format!(
+                "commands of the task fail on the base commit already ({}); if they lack dependencies, set `setup_command` in \
+                 the task, for example to `{command}`",
+                tracked.join(", ")
+            ));
+        }
+        Ok(())
     }
 
     /// The commands that pass now and failed before, on this commit or on another one with the same files.

@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::exec::Command;
 use crate::id::ObjectId;
 use crate::sandbox::{Reuse, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec, clone_dir};
 use crate::scm::{CloneStart, PrivateClone, Repository, ScmError, SeedPack};
 use crate::state::{RunOutcomeKind, StateError, if_exists, write_atomically};
+use crate::task::Task;
 use crate::text::error_chain;
 
+use super::actions::output_text;
 use super::error::{Halt, is_sandbox_fault};
 use super::evidence_sandbox::EvidenceSandboxes;
 use super::interventions;
@@ -35,6 +38,8 @@ pub(super) struct Workplace<'a> {
     pub(super) repo: Repository,
     /// The pack with everything that the base commit reaches.
     seed: SeedPack,
+    /// The `setup_command` of the task.
+    setup: Option<String>,
     /// Commits that the user's repository has, so that a hand-back need not transfer them.
     pub(super) known: Vec<ObjectId>,
 }
@@ -51,6 +56,7 @@ impl<'a> Workplace<'a> {
         Ok(Self {
             seed: SeedPack::create(&repo, &[&facts.base], &[], &inputs.dir.seed_dir()).await?,
             known: vec![facts.base.clone()],
+            setup: Task::parse(&facts.task)?.frontmatter.setup_command,
             evidence: EvidenceSandboxes::new(inputs.parts.provider.clone(), inputs.spec.clone()),
             inputs,
             sandbox,
@@ -96,8 +102,29 @@ impl<'a> Workplace<'a> {
             let private = self.private_clone(&progress.tip);
             private.restore(&progress.tree).await?;
         }
+        self.set_up(progress).await?;
         progress.files.copy_all(self.sandbox(), &clone).await?;
         self.show_task(progress).await
+    }
+
+    /// Runs the `setup_command` in a new clone, before the agent.
+    async fn set_up(&self, progress: &RunProgress<'_>) -> Result<(), RunError> {
+        let Some(line) = &self.setup else {
+            return Ok(());
+        };
+        let timeout = progress.time_limit().max(Duration::from_secs(1));
+        let command = Command::shell(line).cwd(self.clone_dir()).timeout(timeout);
+        let mut lines = self.inputs.reporter.lines();
+        let exit = self.sandbox.exec(&command, &mut lines).await?;
+        self.sandbox.end_processes().await?;
+        if exit.success() {
+            return Ok(());
+        }
+        let output = output_text(&exit, &self.inputs.parts.redactor);
+        Err(RunError::Refused(format!(
+            "the `setup_command` of the task failed before the agent started: `{line}`: {}\n{output}",
+            exit.status
+        )))
     }
 
     /// Creates a clone at `commit` in `dir` of a sandbox, from packs of the host.

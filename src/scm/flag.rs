@@ -6,7 +6,6 @@ use std::path::Path;
 
 use super::entry::{GITLINK, SYMLINK, TreeChange, TreeEntry};
 use super::error::ScmError;
-use super::git::records;
 use super::history::changes_between;
 use super::objects;
 use super::path::RepoPath;
@@ -83,13 +82,7 @@ pub async fn agent_settings(repository: &Repository, commit: &ObjectId) -> Resul
         .iter()
         .flat_map(|agent| agent.settings_files.iter().copied())
         .collect();
-    let git = &repository.git;
-    let command = git
-        .command("ls-tree -r -z --name-only --full-tree")
-        .args([commit.as_str(), "--"])
-        .args(files);
-    let printed = git.run(&command).await?;
-    Ok(records(&printed).map(RepoPath::new).collect())
+    repository.tracked(commit, files).await
 }
 
 fn reasons(change: &TreeChange, target: Option<String>) -> Vec<String> {

@@ -246,6 +246,21 @@ impl Repository {
         Ok(warnings)
     }
 
+    /// Those of these paths that a commit has.
+    pub async fn tracked<'p>(
+        &self,
+        commit: &ObjectId,
+        paths: impl IntoIterator<Item = &'p str>,
+    ) -> Result<Vec<RepoPath>, ScmError> {
+        let command = self
+            .git
+            .command("ls-tree -r -z --name-only --full-tree")
+            .args([commit.as_str(), "--"])
+            .args(paths);
+        let printed = self.git.run(&command).await?;
+        Ok(records(&printed).map(RepoPath::new).collect())
+    }
+
     async fn is_partial(&self) -> Result<bool, ScmError> {
         let names = r"^(extensions\.partialclone|remote\..*\.promisor)$";
         let command = self

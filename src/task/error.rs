@@ -110,6 +110,7 @@ pub(super) fn example(key: &str) -> String {
         "max_tokens_total" => "2000000",
         "max_consecutive_gutter" => "3",
         "test_command" => "cargo test",
+        "setup_command" => "npm ci",
         "verify_commands" => "[\"cargo test\"]",
         "pr" => "{ draft: true, labels: [ralph] }",
         "pr.draft" => "true",

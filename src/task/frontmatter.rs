@@ -45,6 +45,8 @@ pub struct Frontmatter {
     pub max_consecutive_gutter: Option<NonZeroU32>,
     /// The shell command that must exit with 0 before the task is done.
     pub test_command: String,
+    /// The shell command that gets what the other commands need and the repository does not contain.
+    pub setup_command: Option<String>,
     /// The shell commands that verify checkboxes without their own `verify:`.
     pub verify_commands: Vec<String>,
     /// Options of the pull request.
@@ -135,6 +137,7 @@ impl Frontmatter {
             max_cost_usd_estimate: fields.plain("max_cost_usd_estimate", COST, cost),
             max_tokens_total: fields.plain("max_tokens_total", COUNT, str::parse),
             max_consecutive_gutter: fields.plain("max_consecutive_gutter", COUNT, str::parse),
+            setup_command: fields.text("setup_command"),
             verify_commands: fields.texts("verify_commands", "a list of shell commands, none of them blank"),
             pr: fields
                 .section("pr", PullRequestOptions::read_keys)

@@ -23,6 +23,7 @@ mod lint;
 mod markdown;
 mod name;
 mod pull_request;
+mod setup;
 pub mod starter;
 mod ticks;
 mod yaml;
@@ -37,6 +38,7 @@ pub use pull_request::{
     AgentFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact, IterationFact, PullRequestFacts,
     PullRequestTemplateError, PullRequestText, render_pull_request,
 };
+pub use setup::{LOCK_FILES, proposed_setup};
 pub use ticks::{render_ticks, ticked_ids};
 
 use document::TaskDocument;

@@ -143,7 +143,7 @@ fn the_example_of_init_is_no_task_until_it_is_edited() {
     }
     place
         .run_script(&script([whole_task()]))
-        .expect_refused(&["ralph_task.md:31: this line is left from the example that `ralph init` writes"]);
+        .expect_refused(&["ralph_task.md:33: this line is left from the example that `ralph init` writes"]);
     assert!(place.runs().is_empty());
     let mut text = std::fs::read_to_string(place.repo().join("ralph_task.md")).unwrap();
     for (example, own) in [
@@ -156,6 +156,19 @@ fn the_example_of_init_is_no_task_until_it_is_edited() {
     }
     place.write("ralph_task.md", &text);
     place.run(&["lint"]).expect(0, &["is valid"]);
+}
+
+#[test]
+fn init_proposes_a_set_up_from_the_lock_files() {
+    let place = Place::bare();
+    place.write("package-lock.json", "{}");
+    place.write("Cargo.lock", "");
+    place.run(&["init"]).expect(0, &[]);
+    let text = std::fs::read_to_string(place.repo().join("ralph_task.md")).unwrap();
+    assert!(
+        text.contains("\nsetup_command: npm ci && cargo fetch --locked\n"),
+        "{text}"
+    );
 }
 
 #[test]
