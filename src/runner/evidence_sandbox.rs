@@ -62,7 +62,7 @@ impl EvidenceSandboxes {
                     match sandbox.verify().await {
                         Ok(()) => return Ok(Some(sandbox)),
                         Err(error) => {
-                            tracing::warn!(%error, "cannot use the sandbox that was prepared for evidence")
+                            tracing::warn!(%error, "cannot use the sandbox that was prepared for evidence");
                         }
                     }
                     state.retire();

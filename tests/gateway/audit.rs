@@ -96,7 +96,7 @@ async fn a_full_audit_can_close_the_sandbox() {
     let world = World::with(allowlist(&[&rule]), |setup| setup.audit = sink).name("a.example");
     let port = server.port;
     let request = format!("GET / HTTP/1.1\r\nHost: a.example:{port}\r\nConnection: close\r\n\r\n");
-    let mut served = 0;
+    let mut answered = 0;
     // The first fills the file, which has room for notes only.
     for _ in 0..50 {
         let mut client = world.enter(ListenerProtocol::Http { port }).await;
@@ -104,10 +104,10 @@ async fn a_full_audit_can_close_the_sandbox() {
         if answer.contains("the network audit is full") {
             break;
         }
-        served += 1;
-        assert!(served < 50, "{answer}");
+        answered += 1;
+        assert!(answered < 50, "{answer}");
     }
-    assert_eq!(server.connections(), served);
+    assert_eq!(server.connections(), answered);
     let tally: AuditTally = AuditLog::read(&file).unwrap().iter().collect();
     assert!(tally.is_incomplete);
 }

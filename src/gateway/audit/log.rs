@@ -139,7 +139,7 @@ impl AuditLog {
 impl AuditSink for AuditLog {
     fn record(&self, record: AuditRecord) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.add(record, self.clock.now());
+        state.add(&record, self.clock.now());
     }
 
     fn is_closed(&self) -> bool {
@@ -156,7 +156,7 @@ impl Drop for AuditLog {
 }
 
 impl LogState {
-    fn add(&mut self, record: AuditRecord, at: Timestamp) {
+    fn add(&mut self, record: &AuditRecord, at: Timestamp) {
         let kind = AuditRecord {
             sent: 0,
             received: 0,
@@ -164,7 +164,7 @@ impl LogState {
             ..record.clone()
         };
         if !self.kinds.contains_key(&kind) && self.kinds.len() >= MAX_KINDS {
-            return self.write(&record, at);
+            return self.write(record, at);
         }
         let known = self.kinds.entry(kind.clone()).or_default();
         known.pending.count += record.count;
@@ -202,7 +202,7 @@ impl LogState {
         let reserved = if record.is_note() { 0 } else { RESERVED_BYTES };
         if is_denied && !record.is_note() && length > self.denied_bytes_left {
             let others = AuditRecord::unrecorded(AuditRecord::OTHERS, record.count);
-            return self.add(others, at);
+            return self.add(&others, at);
         }
         if length + reserved > self.bytes_left {
             return self.mark_full(at);
