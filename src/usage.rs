@@ -52,6 +52,12 @@ impl Usd {
     /// No cost.
     pub const ZERO: Self = Self(0);
 
+    /// A number of cents.
+    #[must_use]
+    pub const fn from_cents(cents: u32) -> Self {
+        Self(cents as u64 * 10_000_000)
+    }
+
     /// Converts a number of dollars. `None` for a negative number, one that is not finite, or a billion and more. Fractions
     /// of a billionth are rounded up, because a budget must not be undercounted.
     #[must_use]

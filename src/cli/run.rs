@@ -176,7 +176,7 @@ fn show_blocked(context: &Context, dir: &RunDir) -> Result<(), CliError> {
     let tally: AuditTally = AuditLog::read(&dir.network_file())?.iter().collect();
     if tally.is_incomplete {
         context.ui.say(format_args!(
-            "warning: {}; `sandbox.network.on_full_audit = \"close\"` would have closed the sandbox",
+            "warning: {}; with `sandbox.network.on_full_audit = \"close\"` a full audit log closes the sandbox",
             AuditRecord::FULL
         ));
     }

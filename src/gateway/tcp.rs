@@ -152,12 +152,13 @@ fn detect_protocol(bytes: &[u8]) -> Option<Detected> {
     let end = rest.iter().position(|byte| *byte == b'\n');
     let line = &rest[..end.unwrap_or(rest.len())];
     let is_binary = |byte: &u8| byte.is_ascii_control() && !is_space(byte);
+    if line.windows(5).any(|word| word.eq_ignore_ascii_case(b"HTTP/")) {
+        return Some(Detected::Http);
+    }
     if line.first().is_some_and(|first| !first.is_ascii_graphic()) || line.iter().any(is_binary) {
         return Some(Detected::Other);
     }
-    let names_http = line.windows(5).any(|word| word.eq_ignore_ascii_case(b"HTTP/"));
     match end {
-        Some(_) if names_http => Some(Detected::Http),
         Some(_) => Some(Detected::Other),
         None if bytes.len() > MAX_LINE => Some(Detected::Http),
         None => None,
@@ -199,7 +200,8 @@ mod tests {
     #[case(b"\x16", None)]
     #[case(b"\x16\x03\x01", Some(Detected::Tls))]
     #[case(b"G", None)]
-    #[case(b"GET / HTTP/1.1", None)]
+    #[case(b"GET / HTTP/1.1", Some(Detected::Http))]
+    #[case(b"GET /\x01 HTTP/1.1\r\n", Some(Detected::Http))]
     #[case(b"GET / HTTP/1.1\r\n", Some(Detected::Http))]
     #[case(b"POST / HTTP/1.0\n", Some(Detected::Http))]
     #[case(b"\r\n\r\n", None)]

@@ -65,12 +65,12 @@ async fn missing_usage_costs_the_reservation(
     assert_eq!((spent.calls, spent.tokens), (1, set_aside));
 }
 
-/// The cache of Anthropic has prices of its own.
+/// The cache of Anthropic has prices of its own, and so has its search.
 #[tokio::test]
-async fn cached_tokens_cost_what_they_cost() {
+async fn cached_tokens_and_searches_cost_what_they_cost() {
     let usage = json!({"input_tokens": 1000, "output_tokens": 0, "cache_creation_input_tokens": 3000,
         "cache_creation": {"ephemeral_5m_input_tokens": 2000, "ephemeral_1h_input_tokens": 1000},
-        "cache_read_input_tokens": 10000});
+        "cache_read_input_tokens": 10000, "server_tool_use": {"web_search_requests": 2}});
     let answer = json!({"type": "message", "usage": usage}).to_string();
     let json = vec![("content-type", "application/json".to_owned())];
     let service = ModelService::answering(Answer::Exactly(200, json, answer)).await;
@@ -85,8 +85,8 @@ async fn cached_tokens_cost_what_they_cost() {
         .unwrap();
     let spent = world.meter.spent();
     assert_eq!(spent.tokens.input, 14_000);
-    // 1000 + 2000 x 1.25 + 1000 x 2 + 10000 x 0.1, each a millionth of a dollar.
-    assert_eq!(spent.cost, usd(0.0065));
+    // 1000 + 2000 x 1.25 + 1000 x 2 + 10000 x 0.1, each a millionth of a dollar, and two searches.
+    assert_eq!(spent.cost, usd(0.0265));
 }
 
 /// The dearer of what LiteLLM reports and the price.

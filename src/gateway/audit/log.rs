@@ -58,6 +58,8 @@ struct LogState {
     denied_bytes_left: u64,
     /// What was recorded so far, without traffic.
     kinds: HashMap<AuditRecord, RecordedKind>,
+    /// How many of the kinds are allowed, and how many are denied.
+    kind_counts: [usize; 2],
     is_full: bool,
 }
 
@@ -80,7 +82,7 @@ struct Traffic {
 /// So many requests of a kind get a line each. Later ones are counted, with a line whenever their number doubles and at the
 /// end.
 const LINES_EACH: u64 = 100;
-/// The most kinds whose repeats are counted. It protects the memory of the host.
+/// The most kinds whose repeats are counted, of allowed and of denied requests each. It protects the memory of the host.
 const MAX_KINDS: usize = 10_000;
 /// Room for the lines that say what was not recorded.
 const RESERVED_BYTES: u64 = 16 << 10;
@@ -105,6 +107,7 @@ impl AuditLog {
             bytes_left,
             denied_bytes_left: bytes_left / 2,
             kinds: HashMap::new(),
+            kind_counts: [0; 2],
             is_full: false,
         };
         Ok(Self {
@@ -163,8 +166,12 @@ impl LogState {
             count: 1,
             ..record.clone()
         };
-        if !self.kinds.contains_key(&kind) && self.kinds.len() >= MAX_KINDS {
-            return self.write(record, at);
+        if !kind.is_note() && !self.kinds.contains_key(&kind) {
+            let count = &mut self.kind_counts[usize::from(kind.verdict == AuditVerdict::Denied)];
+            if *count >= MAX_KINDS {
+                return self.write(record, at);
+            }
+            *count += 1;
         }
         let known = self.kinds.entry(kind.clone()).or_default();
         known.pending.count += record.count;
@@ -305,6 +312,8 @@ impl AuditError {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::super::{AuditProtocol, AuditTally};
     use super::*;
 
@@ -408,20 +417,26 @@ mod tests {
         assert_eq!((sent, tally.is_incomplete), (300_000, false));
     }
 
-    #[test]
-    fn denied_requests_leave_room_for_allowed_ones() {
+    #[rstest]
+    #[case::no_room(128 << 10)]
+    #[case::more_kinds_than_are_counted(4 << 20)]
+    fn denied_requests_leave_room_for_allowed_ones(#[case] max_bytes: u64) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("network.jsonl");
-        let log = open(&path);
-        for number in 0..20_000 {
+        let limits = AuditLimits { max_bytes, ..SMALL };
+        let log = AuditLog::open_with(&path, crate::clock::system(), limits).unwrap();
+        for number in 0..60_000 {
             log.record(record(&format!("n{number}.example")));
         }
-        log.record(allowed("b.example"));
+        assert!(std::fs::metadata(&path).unwrap().len() < max_bytes * 6 / 10);
+        for _ in 0..60_000 {
+            log.record(allowed("b.example"));
+        }
         assert!(!log.is_closed());
         drop(log);
         let records = AuditLog::read(&path).unwrap();
         assert!(records.contains(&allowed("b.example")));
-        assert_eq!(records.iter().map(|record| record.count).sum::<u64>(), 20_001);
+        assert_eq!(records.iter().map(|record| record.count).sum::<u64>(), 120_000);
     }
 
     #[test]

@@ -100,6 +100,9 @@ impl UsageReader {
     }
 }
 
+/// What Anthropic charges for a web search, besides the tokens.
+const SEARCH_FEE: Usd = Usd::from_cents(1);
+
 /// The usage of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ApiUsage {
@@ -108,6 +111,8 @@ pub(crate) struct ApiUsage {
     pub(super) cache_written: u64,
     pub(super) cache_written_1h: u64,
     pub(super) cache_read: u64,
+    /// Web searches of the service.
+    pub(super) searches: u64,
     /// The cost that the service reported.
     pub(crate) quoted: Option<Usd>,
 }
@@ -139,10 +144,11 @@ impl ApiUsage {
         let weighted = hundredths.iter().fold(0_u64, |sum, (tokens, weight)| {
             sum.saturating_add(tokens.saturating_mul(*weight))
         });
-        price.cost_of(Tokens {
+        let tokens = price.cost_of(Tokens {
             input: weighted.div_ceil(100),
             output: self.output,
-        })
+        });
+        tokens + SEARCH_FEE.saturating_mul(self.searches)
     }
 
     /// Replaces values by those that Anthropic's or OpenAI's APIs reported.
@@ -163,6 +169,11 @@ impl ApiUsage {
             .as_ref()
             .and_then(|cache| cache.ephemeral_1h_input_tokens);
         set(&mut self.cache_written_1h, hour);
+        let searches = reported
+            .server_tool_use
+            .as_ref()
+            .and_then(|tools| tools.web_search_requests);
+        set(&mut self.searches, searches);
         self.quoted = reported.cost.and_then(known_cost).max(self.quoted);
     }
 }
@@ -177,7 +188,13 @@ pub(super) struct UsageFields {
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
     cache_creation: Option<CacheFields>,
+    server_tool_use: Option<ServerToolFields>,
     cost: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct ServerToolFields {
+    web_search_requests: Option<u64>,
 }
 
 #[derive(Deserialize)]

@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
 use super::fields::CallTraits;
 use crate::usage::{CallBound, Tokens};
 
-/// The largest context window of any model. It bounds the estimate for images, which have many bytes per token.
-pub(super) const MAX_WINDOW: u64 = 1 << 20;
+/// The largest context window of any model.
+pub(super) const MAX_WINDOW: u64 = 1 << 21;
 /// The longest model name, in bytes. Names stay in memory until the run ends.
 const MAX_MODEL_NAME: usize = 256;
 /// The limit of output tokens that is added to a call without one.
@@ -34,7 +34,7 @@ impl MeteredCall {
         if model.len() > MAX_MODEL_NAME {
             return Err(CallError::LongName);
         }
-        // No tokenizer makes more than one token of a byte.
+        // No tokenizer makes more than one token of a byte of text.
         let tokens = Tokens {
             input: (body.len() as u64).min(MAX_WINDOW),
             output,
@@ -145,11 +145,15 @@ pub(crate) enum CallError {
 pub(super) struct CallFields<'a> {
     #[serde(borrow)]
     model: Cow<'a, str>,
+    #[serde(default, deserialize_with = "not_null")]
     pub(super) max_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "not_null")]
     pub(super) max_completion_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "not_null")]
     pub(super) max_output_tokens: Option<u64>,
     n: Option<u64>,
     stream: Option<bool>,
+    #[serde(default, deserialize_with = "not_null")]
     stream_options: Option<IgnoredAny>,
     previous_response_id: Option<IgnoredAny>,
     conversation: Option<IgnoredAny>,
@@ -168,6 +172,11 @@ impl CallFields<'_> {
         ];
         fields.into_iter().any(Option::is_some)
     }
+}
+
+/// A field whose absence matters: `null` would look like it, and a field that is added would be there twice.
+fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(value).map(Some)
 }
 
 /// Adds fields at the end of a JSON object. The rest stays byte for byte.
@@ -245,6 +254,7 @@ mod tests {
     #[case::no_model("{}")]
     #[case::two_values(r#"{"model":"m"}{"model":"m"}"#)]
     #[case::long_name(&format!(r#"{{"model":"{}"}}"#, "m".repeat(300)))]
+    #[case::null_limit(r#"{"model":"m","max_completion_tokens":null}"#)]
     #[case::below_zero(r#"{"model":"m","max_tokens":-1}"#)]
     fn an_unreadable_call_is_an_error(#[case] body: &str) {
         assert!(parse(&CHAT, body, &[]).is_err());
@@ -262,8 +272,35 @@ mod tests {
         assert_eq!(call.worst.tokens.input, MAX_WINDOW);
     }
 
+    #[rstest]
+    #[case(
+        &MESSAGES,
+        r#"{"model":"m","max_tokens":9,"messages":[{"content":[{"source":{"type":"base64","data":"AA"}}]}]}"#
+    )]
+    #[case(
+        &CHAT,
+        r#"{"model":"m","max_tokens":9,"messages":[{"content":[{"image_url":{"url":"data:image/png;base64,AA"}}]}]}"#
+    )]
+    #[case(
+        &RESPONSES,
+        r#"{"model":"m","max_output_tokens":9,"input":[{"content":[{"image_url":"data:image/png;base64,AA"}]}]}"#
+    )]
+    fn a_small_image_can_be_many_tokens(#[case] api: &ModelApi, #[case] body: &str) {
+        let worst = parse(api, body, &[]).unwrap().worst;
+        assert_eq!(worst.tokens.input, MAX_WINDOW);
+        assert!(worst.known.is_some());
+    }
+
+    #[rstest]
+    #[case(r#"{"type":"item_reference","id":"msg_1"}"#)]
+    #[case(r#"{"id":"msg_1"}"#)]
+    fn items_that_the_service_stores_are_refused(#[case] item: &str) {
+        let body = format!(r#"{{"model":"m","max_output_tokens":1,"input":[{item}]}}"#);
+        assert!(parse(&RESPONSES, &body, &[]).is_err());
+    }
+
     #[test]
-    fn an_image_costs_at_most_a_window() {
+    fn long_text_costs_at_most_a_window() {
         let body = format!(
             r#"{{"model":"m","max_tokens":1,"messages":"{}"}}"#,
             "A".repeat(5_000_000)

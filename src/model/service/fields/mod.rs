@@ -9,7 +9,8 @@
 //! system[].text
 //! tools[].input_schema                **                 anything may be in it
 //! tools[].tools                       = tools            has the fields of another path; `.` is the whole body
-//! messages[].content[].source.url     @url               an address from which the service loads content
+//! messages[].content[].source.url     @url               content, or an address from which the service loads it
+//! input[].id                          +type              only together with this field
 //! service_tier                        auto priority=300  one of these texts, and what it costs in percent of the price
 //! tools[].type                        custom web_*=alone one of these texts; the last has no bound on what it costs
 //! ```
@@ -32,12 +33,14 @@ enum FieldRule {
     Listed,
     /// Anything may be in it.
     Anything,
-    /// A tool of the service, with anything in it.
-    ServerTool,
+    /// Anything may be in it, and it has no bound on what it costs.
+    Alone,
     /// It has the fields of another path.
     SameAs(&'static str),
-    /// An address, or inline content.
+    /// An address, or inline content. Its size says little about its tokens.
     Address,
+    /// Only together with this field of the same object.
+    Beside(&'static str),
     /// One of these texts.
     OneOf(Vec<(&'static str, ValueEffect)>),
 }
@@ -66,8 +69,9 @@ impl FieldRule {
         match words {
             [] => Self::Listed,
             ["**"] => Self::Anything,
-            ["alone"] => Self::ServerTool,
+            ["alone"] => Self::Alone,
             ["@url"] => Self::Address,
+            [word] if word.starts_with('+') => Self::Beside(&word[1..]),
             ["=", "."] => Self::SameAs(""),
             ["=", path] => Self::SameAs(path),
             _ => Self::OneOf(words.iter().map(|word| value(word)).collect()),
@@ -97,7 +101,7 @@ pub(crate) struct CallRules<'a> {
 /// What the fields of a call say about its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallTraits {
-    /// Whether it has a tool that the service runs, so that its cost has no bound.
+    /// Whether it has a tool that the service runs, or content other than text, so that its cost has no bound.
     pub(super) is_unbounded: bool,
     /// What tokens cost, in percent of their price.
     pub(super) price_percent: u64,
@@ -156,12 +160,12 @@ impl<'a> FieldScan<'a> {
         };
         match rule {
             FieldRule::Anything => return map.next_value::<IgnoredAny>().map(drop),
-            FieldRule::ServerTool => {
+            FieldRule::Alone => {
                 self.traits.is_unbounded = true;
                 return map.next_value::<IgnoredAny>().map(drop);
             }
             FieldRule::SameAs(other) => (*other).clone_into(&mut self.path),
-            FieldRule::Listed => {}
+            FieldRule::Listed | FieldRule::Beside(_) => {}
             FieldRule::Address | FieldRule::OneOf(_) => self.expected = Some(rule),
         }
         map.next_value_seed(&mut *self)?;
@@ -176,6 +180,10 @@ impl<'a> FieldScan<'a> {
                 let address = text.chars().take(MAX_SHOWN).collect();
                 let field = field();
                 Err(CallError::Address { field, address })
+            }
+            Some(FieldRule::Address) => {
+                self.traits.is_unbounded = true;
+                Ok(())
             }
             Some(FieldRule::OneOf(values)) => {
                 let matches = |listed: &str| match listed.strip_suffix('*') {
@@ -265,7 +273,7 @@ impl<'de> Visitor<'de> for &mut FieldScan<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         self.expected = None;
         let parent = self.path.clone();
-        let mut seen = HashSet::new();
+        let (mut seen, mut needed) = (HashSet::new(), None);
         while let Some(FieldName(name)) = map.next_key()? {
             self.path.clone_from(&parent);
             if !parent.is_empty() {
@@ -274,11 +282,17 @@ impl<'de> Visitor<'de> for &mut FieldScan<'_> {
             self.path.push_str(&name);
             // Such a name could look like the path of another field.
             let is_plain = !name.contains(['.', '[', ']']);
-            if !is_plain || !seen.insert(name) {
+            if !is_plain || !seen.insert(name.into_owned()) {
                 let field = self.path.clone();
                 return Err(self.refuse(CallError::Ambiguous { field }));
             }
+            if let Some(FieldRule::Beside(other)) = self.list.0.get(self.path.as_str()) {
+                needed = Some((self.path.clone(), *other));
+            }
             self.check_field(&mut map)?;
+        }
+        if let Some((field, _)) = needed.filter(|(_, other)| !seen.contains(*other)) {
+            return Err(self.refuse(CallError::Field { field }));
         }
         self.path = parent;
         Ok(())

@@ -50,8 +50,16 @@ tools[].tools   = tools
 tools[].schema  **
 image           @url
 image.url       @url
+items
+items[].id      +kind
+items[].kind    message
 allowed
 ";
+
+const UNBOUNDED: CallTraits = CallTraits {
+    is_unbounded: true,
+    ..PLAIN
+};
 
 const PLAIN: CallTraits = CallTraits {
     is_unbounded: false,
@@ -62,11 +70,12 @@ const PLAIN: CallTraits = CallTraits {
 #[case::plain(r#"{"model":"m","tier":null}"#, PLAIN)]
 #[case::free(r#"{"tools":[{"type":"own","schema":{"a":[{"api_base":"x"}]}}]}"#, PLAIN)]
 #[case::nested(r#"{"tools":[{"tools":[{"tools":[{"type":"own"}]}]}]}"#, PLAIN)]
-#[case::inline(r#"{"image":{"url":"data:image/png;base64,AA"}}"#, PLAIN)]
-#[case::allowed_host(r#"{"image":{"url":"https://allowed.example/a.png"}}"#, PLAIN)]
+#[case::inline(r#"{"image":{"url":"data:image/png;base64,AA"}}"#, UNBOUNDED)]
+#[case::allowed_host(r#"{"image":{"url":"https://allowed.example/a.png"}}"#, UNBOUNDED)]
+#[case::beside_another(r#"{"items":[{"id":"i","kind":"message"}]}"#, PLAIN)]
 #[case::allowed_field(r#"{"allowed":{"field":{"a":1}}}"#, PLAIN)]
 #[case::dearer(r#"{"tier":"fast"}"#, CallTraits { price_percent: 250, ..PLAIN })]
-#[case::unbounded(r#"{"tools":[{"tools":[{"type":"web_search"}]}]}"#, CallTraits { is_unbounded: true, ..PLAIN })]
+#[case::unbounded(r#"{"tools":[{"tools":[{"type":"web_search"}]}]}"#, UNBOUNDED)]
 fn a_listed_call_passes(#[case] body: &str, #[case] expected: CallTraits) {
     assert_eq!(checked(LIST, body), Ok(expected));
 }
@@ -98,6 +107,10 @@ fn a_listed_call_passes(#[case] body: &str, #[case] expected: CallTraits) {
 #[case::no_address(
     r#"{"image":{"url":"file-123"}}"#,
     "the field `image.url` makes the service load"
+)]
+#[case::alone(
+    r#"{"items":[{"kind":"message"},{"id":"i"}]}"#,
+    "the field `items[].id` is not one"
 )]
 #[case::value(r#"{"tools":[{"type":"mcp"}]}"#, "the field `tools[].type` must not be `mcp`")]
 #[case::values(r#"{"tools":[{"type":["own","mcp"]}]}"#, "must not be `mcp`")]
