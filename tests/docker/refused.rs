@@ -110,6 +110,10 @@ async fn answer(
             made.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
             return StatusCode::INSUFFICIENT_STORAGE.into_response();
         }
+        ("GET", path) if path.starts_with("/containers/") && path.ends_with("/json") => {
+            let missing = Json(json!({ "message": "No such container" }));
+            return (StatusCode::NOT_FOUND, missing).into_response();
+        }
         other => panic!("nobody asks Docker Desktop for {other:?}"),
     }
     .into_response()

@@ -99,11 +99,12 @@ async fn a_variation_that_succeeds_is_reported() {
     let matrix = escapes(&Careless(room), spec, Some(Duration::from_secs(20)))
         .await
         .unwrap();
-    let open =
-        |case: &&AttackResult| case.verdict == AttackVerdict::Open && case.reason.contains("asked for");
-    let found = matrix.cases.iter().filter(open).count();
-    // More than the attacks themselves find.
-    assert!(found > 12, "{matrix:?}");
+    let found = |case: &AttackResult| {
+        case.verdict == AttackVerdict::Open
+            && case.name.ends_with("(variation)")
+            && case.reason.contains("asked for")
+    };
+    assert!(matrix.cases.iter().any(found), "{matrix:?}");
 }
 
 #[tokio::test]
