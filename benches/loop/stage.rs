@@ -245,6 +245,8 @@ fn settings(max_iterations: u32) -> Fallible<RunSettings> {
         agent_env: BTreeMap::new(),
         max_hand_back_bytes: ralph::scm::DEFAULT_BUNDLE_LIMIT,
         commit_leftovers: false,
+        setup_command: None,
+        setup_cache: None,
         model_wait: Duration::from_secs(1),
     })
 }

@@ -128,6 +128,7 @@ impl Ralph {
                 .as_ref()
                 .map(|broker| broker.agent_env.clone())
                 .unwrap_or_default(),
+            setup_cache: Some(context.surroundings.cache_dir()?.join("setup")),
             ..settings(config)?
         };
         // The name lets a later process find what this one started, after a crash.

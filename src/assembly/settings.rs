@@ -50,6 +50,8 @@ pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
         agent_env: BTreeMap::new(),
         max_hand_back_bytes: DEFAULT_BUNDLE_LIMIT,
         commit_leftovers: from.git.commit_leftovers,
+        setup_command: from.task.setup_command.clone(),
+        setup_cache: None,
         model_wait: MODEL_WAIT,
     })
 }

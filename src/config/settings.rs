@@ -385,6 +385,9 @@ pub struct ForgeSettings {
 pub struct TaskSettings {
     /// The minimum number of checkboxes.
     pub min_checkboxes: NonZeroU32,
+    /// The command that gets what the others need, for tasks that name none.
+    #[serde(default)]
+    pub setup_command: Option<String>,
 }
 
 /// `[prompt]`

@@ -12,14 +12,16 @@ use std::time::Duration;
 use crate::event::EventKind;
 use crate::exec::{Command, Discard};
 use crate::id::ObjectId;
-use crate::sandbox::{EvidenceSpace, Sandbox};
+use crate::sandbox::{EvidenceSpace, Sandbox, clone_dir};
 use crate::state::{CheckResult, CommandFailure, FlakyCheck, WeakenedCheck};
 use crate::task::{Checkbox, CheckboxId};
+use crate::text::error_chain;
 
 use super::RunError;
 use super::actions::output_text;
 use super::gutter;
 use super::run::Run;
+use super::workplace::is_lost;
 
 /// How much of each command's output `test_output.txt` keeps, in bytes.
 const MAX_OUTPUT: usize = 256 * 1024;
@@ -160,29 +162,56 @@ impl Run<'_> {
         commands: &[&String],
     ) -> Result<Evidence, RunError> {
         self.workplace.sandbox().end_processes().await?;
-        let own = self.workplace.open_evidence().await?;
-        let sandbox = own.as_deref().unwrap_or(self.workplace.sandbox());
-        let mut gathered = self.gather_in(sandbox, round, commands).await;
-        if let Some(own) = &own {
-            for notice in own.notices() {
-                self.inputs.reporter.warn(notice);
+        match self.gather_once(round, commands).await {
+            Err((true, error)) if is_lost(&error) => {
+                self.inputs.reporter.warn(format!(
+                    "{}; gathering the evidence again in a new sandbox",
+                    error_chain(&error)
+                ));
+                let again = self.gather_once(round, commands).await;
+                again.map_err(|(_, error)| error)
             }
-            self.workplace.end_evidence().await;
-            if let Ok(evidence) = &mut gathered {
-                evidence.apart = true;
-                evidence.shared.clear();
-            }
+            gathered => gathered.map_err(|(_, error)| error),
         }
-        gathered
+    }
+
+    /// On an error, also whether the sandbox was one for evidence alone.
+    async fn gather_once(
+        &self,
+        round: &EvidenceRound<'_>,
+        commands: &[&String],
+    ) -> Result<Evidence, (bool, RunError)> {
+        let own = self.workplace.open_evidence().await;
+        let Some(own) = own.map_err(|error| (false, error))? else {
+            let gathered = self.gather_in(self.workplace.sandbox(), false, round, commands);
+            return gathered.await.map_err(|error| (false, error));
+        };
+        let gathered = self.gather_in(own.as_ref(), true, round, commands).await;
+        for notice in own.notices() {
+            self.inputs.reporter.warn(notice);
+        }
+        self.workplace.end_evidence().await;
+        let mut evidence = gathered.map_err(|error| (true, error))?;
+        evidence.apart = true;
+        Ok(evidence)
     }
 
     async fn gather_in(
         &self,
         sandbox: &dyn Sandbox,
+        is_own: bool,
         round: &EvidenceRound<'_>,
         commands: &[&String],
     ) -> Result<Evidence, RunError> {
-        let space = sandbox.evidence_space().await?;
+        let space = if is_own {
+            // Nothing but evidence is in there, so it has the paths of the agent.
+            EvidenceSpace {
+                checkout: clone_dir(sandbox),
+                ..EvidenceSpace::default()
+            }
+        } else {
+            sandbox.evidence_space().await?
+        };
         let mut evidence = Evidence {
             shared: space.shared.clone(),
             pause: written_reason(&space.written),
@@ -197,12 +226,15 @@ impl Run<'_> {
                 round,
                 space: &space,
             };
-            let setup = self.task.frontmatter.setup_command.as_ref();
-            if let Some(line) = setup {
-                self.check(line, Some(&place), &mut evidence).await?;
-            }
             // Without its set-up no other command says anything.
-            let is_set_up = setup.is_none_or(|line| evidence.passed(line));
+            let is_set_up = match self.workplace.setup_command() {
+                None => true,
+                Some(_) if is_own && self.workplace.restore_setup(sandbox, round.commit).await? => true,
+                Some(line) => {
+                    self.check(line, Some(&place), &mut evidence).await?;
+                    evidence.passed(line)
+                }
+            };
             for line in commands.iter().filter(|_| is_set_up) {
                 for _ in 0..round.repeat {
                     self.check(line, Some(&place), &mut evidence).await?;

@@ -118,7 +118,7 @@ impl EvidenceState {
         let created = next.await;
         self.next = None;
         created.unwrap_or_else(|error| {
-            let message = format!("the creation of a sandbox for evidence broke off: {error}");
+            let message = format!("the creation of a sandbox for evidence stopped: {error}");
             Err(SandboxError::new(SandboxErrorKind::Failed, message))
         })
     }

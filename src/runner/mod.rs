@@ -39,6 +39,7 @@ mod run_files;
 mod saved;
 mod session;
 mod settings;
+mod setup;
 #[cfg(test)]
 mod tests;
 mod text;

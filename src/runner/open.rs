@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::event::EventKind;
 use crate::scm::{self, Checkpoint, Checkpoints, Repository};
-use crate::state::{JournalEntry, RunLock, StateError};
+use crate::state::{JournalEntry, RunLock, RunOutcomeKind, StateError};
 use crate::task::{Task, starter};
 
 use super::error::Halt;
@@ -70,11 +70,17 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
         progress: RunProgress::new(inputs, checkpoints, saved.journal, tree),
         workplace: Workplace::new(inputs, sandbox, repo).await?,
     };
-    match saved.checkpoint {
+    let opened = match saved.checkpoint {
         Some(checkpoint) => run.resume(&checkpoint, saved.saved_seq, saved.repairs).await,
-        None => run.begin(saved.repairs).await,
-    }
-    .map_err(|halt| match halt {
+        None => {
+            let begun = run.begin(saved.repairs).await;
+            if matches!(begun, Err(Halt::Broken(RunError::Refused(_)))) {
+                run.workplace.release(RunOutcomeKind::Failed).await?;
+            }
+            begun
+        }
+    };
+    opened.map_err(|halt| match halt {
         Halt::Broken(error) => error,
         Halt::End { reason, .. } => RunError::Refused(reason),
     })?;

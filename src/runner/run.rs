@@ -40,7 +40,10 @@ impl Run<'_> {
             match stepped {
                 Ok(()) => {}
                 Err(Halt::End { kind, reason }) => return self.finish(kind, &reason).await,
-                Err(Halt::Broken(error)) => return Err(error),
+                Err(Halt::Broken(error)) => {
+                    self.workplace.close_evidence().await;
+                    return Err(error);
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The settings of a run. The command line fills them from the configuration.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::model::Profile;
@@ -38,6 +39,10 @@ pub struct RunSettings {
     pub max_hand_back_bytes: u64,
     /// Whether the runner commits what an agent leaves uncommitted. Otherwise evidence does not see it.
     pub commit_leftovers: bool,
+    /// The command that gets what the others need, for tasks that name none.
+    pub setup_command: Option<String>,
+    /// Where results of such commands are kept for later runs. `None` means that they run each time.
+    pub setup_cache: Option<PathBuf>,
     /// The first wait when a model is unreachable and names no time. It doubles each time.
     pub model_wait: Duration,
 }
@@ -70,6 +75,8 @@ impl RunSettings {
             agent_env: BTreeMap::new(),
             max_hand_back_bytes: DEFAULT_BUNDLE_LIMIT,
             commit_leftovers: false,
+            setup_command: None,
+            setup_cache: None,
             model_wait: Duration::from_secs(30),
         }
     }

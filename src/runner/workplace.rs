@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::exec::Command;
 use crate::id::ObjectId;
 use crate::sandbox::{Reuse, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec, clone_dir};
-use crate::scm::{CloneStart, PrivateClone, Repository, ScmError, SeedPack};
+use crate::scm::{CloneStart, PrivateClone, RepoPath, Repository, ScmError, SeedPack};
 use crate::state::{RunOutcomeKind, StateError, if_exists, write_atomically};
 use crate::task::Task;
 use crate::text::error_chain;
@@ -17,6 +17,7 @@ use super::error::{Halt, is_sandbox_fault};
 use super::evidence_sandbox::EvidenceSandboxes;
 use super::interventions;
 use super::progress::RunProgress;
+use super::setup::{self, SetupLayer};
 use super::{RunError, RunInputs, RunParts};
 
 /// How many sandboxes one iteration may lose before the run pauses for a person.
@@ -38,7 +39,7 @@ pub(super) struct Workplace<'a> {
     pub(super) repo: Repository,
     /// The pack with everything that the base commit reaches.
     seed: SeedPack,
-    /// The `setup_command` of the task.
+    /// The `setup_command` of the task or the project.
     setup: Option<String>,
     /// Commits that the user's repository has, so that a hand-back need not transfer them.
     pub(super) known: Vec<ObjectId>,
@@ -56,7 +57,10 @@ impl<'a> Workplace<'a> {
         Ok(Self {
             seed: SeedPack::create(&repo, &[&facts.base], &[], &inputs.dir.seed_dir()).await?,
             known: vec![facts.base.clone()],
-            setup: Task::parse(&facts.task)?.frontmatter.setup_command,
+            setup: Task::parse(&facts.task)?
+                .frontmatter
+                .setup_command
+                .or_else(|| inputs.settings.setup_command.clone()),
             evidence: EvidenceSandboxes::new(inputs.parts.provider.clone(), inputs.spec.clone()),
             inputs,
             sandbox,
@@ -79,6 +83,11 @@ impl<'a> Workplace<'a> {
     /// Removes the sandbox of the evidence run, in the background.
     pub(super) async fn end_evidence(&self) {
         self.evidence.retire().await;
+    }
+
+    /// Removes every sandbox for evidence that this run has.
+    pub(super) async fn close_evidence(&self) {
+        self.evidence.close().await;
     }
 
     /// The directory of the clone inside the sandbox.
@@ -107,24 +116,112 @@ impl<'a> Workplace<'a> {
         self.show_task(progress).await
     }
 
-    /// Runs the `setup_command` in a new clone, before the agent.
+    /// The command that gets what the others need, if there is one.
+    pub(super) fn setup_command(&self) -> Option<&String> {
+        self.setup.as_ref()
+    }
+
+    /// Does what the `setup_command` does, in a new clone, before the agent.
     async fn set_up(&self, progress: &RunProgress<'_>) -> Result<(), RunError> {
         let Some(line) = &self.setup else {
             return Ok(());
         };
+        if let Some(layer) = self.setup_layer(&progress.tip).await? {
+            if !layer.exists() {
+                self.make_layer(&layer, line, progress).await?;
+            }
+            if layer.exists()
+                && layer
+                    .restore(self.sandbox(), self.inputs.parts.clock.now())
+                    .await?
+            {
+                return Ok(());
+            }
+        }
+        self.run_setup(self.sandbox(), line, progress).await
+    }
+
+    /// Does what the `setup_command` does in the checkout of `commit` in a sandbox for evidence. Returns false if the
+    /// command has to run there.
+    pub(super) async fn restore_setup(
+        &self,
+        sandbox: &dyn Sandbox,
+        commit: &ObjectId,
+    ) -> Result<bool, RunError> {
+        match self.setup_layer(commit).await? {
+            Some(layer) if layer.exists() => {
+                Ok(layer.restore(sandbox, self.inputs.parts.clock.now()).await?)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The result of the `setup_command` on the base commit, where it holds for this commit: the files that the command
+    /// reads are the same. `None` if the result depends on the host, or on nothing that is known.
+    async fn setup_layer(&self, commit: &ObjectId) -> Result<Option<SetupLayer>, RunError> {
+        let (Some(cache), Some(command), Some(image)) = (
+            &self.inputs.settings.setup_cache,
+            &self.setup,
+            self.sandbox.image_digest(),
+        ) else {
+            return Ok(None);
+        };
+        let base = &self.inputs.dir.facts().base;
+        let is_input = |path: &RepoPath| setup::is_input(command, path);
+        let inputs = self.repo.entries(commit, is_input).await?;
+        let is_base = inputs == self.repo.entries(base, is_input).await?;
+        Ok((is_base && !inputs.is_empty()).then(|| SetupLayer::new(cache, &image, command, &inputs)))
+    }
+
+    /// Runs the `setup_command` on the base commit, in a sandbox that no agent was in, and keeps the result. Does nothing
+    /// if the provider has no such sandboxes.
+    async fn make_layer(
+        &self,
+        layer: &SetupLayer,
+        line: &str,
+        progress: &RunProgress<'_>,
+    ) -> Result<(), RunError> {
+        let Some(own) = self.open_evidence().await? else {
+            return Ok(());
+        };
+        let made = async {
+            let base = &self.inputs.dir.facts().base;
+            let dir = clone_dir(own.as_ref());
+            let packs = std::slice::from_ref(&self.seed);
+            PrivateClone::create(own.as_ref(), dir, packs, self.start_at(base)).await?;
+            self.run_setup(own.as_ref(), line, progress).await?;
+            Ok(layer.save(own.as_ref(), self.inputs.parts.clock.now()).await?)
+        };
+        let made = made.await;
+        self.close_evidence().await;
+        made.map(|_| ())
+    }
+
+    async fn run_setup(
+        &self,
+        sandbox: &dyn Sandbox,
+        line: &str,
+        progress: &RunProgress<'_>,
+    ) -> Result<(), RunError> {
         let timeout = progress.time_limit().max(Duration::from_secs(1));
-        let command = Command::shell(line).cwd(self.clone_dir()).timeout(timeout);
+        let command = Command::shell(line).cwd(clone_dir(sandbox)).timeout(timeout);
         let mut lines = self.inputs.reporter.lines();
-        let exit = self.sandbox.exec(&command, &mut lines).await?;
-        self.sandbox.end_processes().await?;
+        let exit = sandbox.exec(&command, &mut lines).await?;
+        sandbox.end_processes().await?;
         if exit.success() {
             return Ok(());
         }
         let output = output_text(&exit, &self.inputs.parts.redactor);
-        Err(RunError::Refused(format!(
-            "the `setup_command` of the task failed before the agent started: `{line}`: {}\n{output}",
+        let failed = format!(
+            "the `setup_command` failed before the agent started: `{line}`: {}\n{output}",
             exit.status
-        )))
+        );
+        if progress.iterations() > 0 {
+            // The agent broke it, and can mend it.
+            self.inputs.reporter.warn(failed);
+            return Ok(());
+        }
+        Err(RunError::Refused(failed))
     }
 
     /// Creates a clone at `commit` in `dir` of a sandbox, from packs of the host.
@@ -286,6 +383,12 @@ fn sandbox_error(error: &RunError) -> Option<&SandboxError> {
 
 fn sandbox_error_kind(error: &RunError) -> Option<SandboxErrorKind> {
     sandbox_error(error).map(SandboxError::kind)
+}
+
+/// Whether a sandbox is gone, or does not answer.
+pub(super) fn is_lost(error: &RunError) -> bool {
+    let kind = sandbox_error_kind(error);
+    matches!(kind, Some(SandboxErrorKind::Lost | SandboxErrorKind::Unreachable))
 }
 
 /// An error with what the user can do next.

@@ -261,6 +261,21 @@ impl Repository {
         Ok(records(&printed).map(RepoPath::new).collect())
     }
 
+    /// The entries of a commit's tree at paths that are wanted, as git prints them: mode, type, hash and path.
+    pub(crate) async fn entries(
+        &self,
+        commit: &ObjectId,
+        is_wanted: impl Fn(&RepoPath) -> bool,
+    ) -> Result<Vec<Vec<u8>>, ScmError> {
+        let command = self.git.command("ls-tree -r -z --full-tree").arg(commit.as_str());
+        let printed = self.git.run(&command).await?;
+        let is_wanted = |entry: &&[u8]| {
+            let path = entry.splitn(2, |byte| *byte == b'\t').nth(1);
+            path.is_some_and(|path| is_wanted(&RepoPath::new(path)))
+        };
+        Ok(records(&printed).filter(is_wanted).map(<[u8]>::to_vec).collect())
+    }
+
     async fn is_partial(&self) -> Result<bool, ScmError> {
         let names = r"^(extensions\.partialclone|remote\..*\.promisor)$";
         let command = self

@@ -20,7 +20,7 @@ exit 1
 /// Changes files of every checkout it finds, as soon as they are there.
 const FORGE: &str = "#!/bin/sh
 while :; do
-    for dir in /workspace/evidence/checkout; do
+    for dir in /workspace/work /workspace/evidence/checkout; do
         test ! -e $dir/check.sh || echo exit 0 > $dir/check.sh
         test ! -d $dir || echo hello > $dir/b.txt
     done

@@ -36,6 +36,7 @@ mod seal;
 mod seal_lost;
 mod sealed;
 mod session_socket;
+mod setup;
 mod site;
 mod steps;
 use ::support::{self, need};

@@ -111,6 +111,8 @@ impl SettingsShape {
             agent_env: std::collections::BTreeMap::new(),
             max_hand_back_bytes: self.max_hand_back_bytes,
             commit_leftovers: self.commit_leftovers,
+            setup_command: None,
+            setup_cache: None,
             model_wait: Duration::from_millis(self.model_wait_ms),
         }
     }
