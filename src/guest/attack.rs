@@ -89,7 +89,7 @@ fn follow(host: &str, path: &str) -> io::Result<String> {
     }
 }
 
-/// Sends bytes over TCP, with a pause between parts, and reads the beginning of the response.
+/// Sends bytes over TCP, with a pause between parts, and reads the first [`MAX_RESPONSE`] bytes of the response.
 fn say(address: SocketAddr, parts: &[Vec<u8>]) -> io::Result<Vec<u8>> {
     let mut stream = connect(address)?;
     for (index, part) in parts.iter().enumerate() {
@@ -99,7 +99,14 @@ fn say(address: SocketAddr, parts: &[Vec<u8>]) -> io::Result<Vec<u8>> {
         stream.write_all(part)?;
     }
     let mut response = vec![0; MAX_RESPONSE];
-    let length = stream.read(&mut response)?;
+    let mut length = stream.read(&mut response)?;
+    // The body of a response may come later than its head.
+    while response.starts_with(b"HTTP/") && length < MAX_RESPONSE {
+        match stream.read(&mut response[length..]) {
+            Ok(0) | Err(_) => break,
+            Ok(more) => length += more,
+        }
+    }
     response.truncate(length);
     Ok(response)
 }

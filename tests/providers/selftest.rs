@@ -8,6 +8,7 @@ use crate::site::{Ground, Program};
 use crate::support::chat_server::{Answer, ChatServer};
 use crate::support::daytona::{Daytona, KEY};
 use crate::support::ralph::{Ended, Place, finish};
+use crate::support::security_page::check_column;
 use crate::support::{base, engine};
 
 /// A model for the agent `actions`, served by this process.
@@ -80,6 +81,7 @@ async fn tart_enforces_everything_but_its_known_gaps() {
         "a request inside TLS names the host of the client hello",
     ];
     assert_eq!(not_enforceable(&cases), expected);
+    check_column("tart", &cases);
     assert!(ground.vms().is_empty());
 }
 
@@ -95,6 +97,7 @@ async fn docker_sandbox_enforces_everything_but_its_known_gaps() {
         "a request inside TLS names the host of the client hello",
     ];
     assert_eq!(not_enforceable(&cases), expected);
+    check_column("docker-sandbox", &cases);
 }
 
 #[tokio::test]

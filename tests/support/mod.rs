@@ -20,5 +20,6 @@ pub mod model_server;
 pub mod model_service;
 pub mod nix;
 pub mod ralph;
+pub mod security_page;
 pub mod skip;
 pub mod vms;

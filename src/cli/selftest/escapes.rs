@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use crate::assembly::AssemblyErrorKind;
-use crate::sandbox::escapes::{AttackVerdict, escapes};
-use crate::sandbox::{Provider, SandboxSpec};
+use crate::id::RunId;
+use crate::sandbox::escapes::{AttackClass, AttackVerdict, escapes};
+use crate::sandbox::{Isolation, Provider, SandboxSpec};
 use crate::text::counted;
 
+use super::hand_back;
 use crate::cli::{CliError, CliExit, CliResult, Context};
 
 /// Creates a sandbox, attacks it from inside, and shows what was blocked.
@@ -17,9 +19,23 @@ pub(super) async fn attack(
     variations: Option<Duration>,
     json: bool,
 ) -> CliResult {
-    let report = escapes(provider, spec, variations).await.map_err(|error| {
-        CliError::from_error(AssemblyErrorKind::Runtime, &error).with_hint_of(error.hint())
-    })?;
+    let clock = context.surroundings().clock();
+    let clone_spec = SandboxSpec {
+        run: RunId::random(),
+        ..spec.clone()
+    };
+    let mut report = escapes(provider, spec, clock, variations)
+        .await
+        .map_err(|error| {
+            CliError::from_error(AssemblyErrorKind::Runtime, &error).with_hint_of(error.hint())
+        })?;
+    // Without any isolation, a command in the sandbox runs on the host.
+    if provider.capabilities().isolation != Isolation::DirectoryOnly {
+        let sandbox = provider.create(&clone_spec).await?;
+        let results = hand_back::attack(context.surroundings().host(), sandbox.as_ref()).await;
+        sandbox.close().await?;
+        report.replace(AttackClass::HandBack, results?);
+    }
     let lines = report.cases.iter().map(|tried| {
         let (verdict, class, name, seen) = (tried.verdict, tried.class, &tried.name, &tried.seen);
         let reason = match verdict {

@@ -2,6 +2,7 @@
 
 mod checks;
 mod escapes;
+mod hand_back;
 
 use std::path::Path;
 use std::time::Duration;

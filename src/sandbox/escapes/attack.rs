@@ -133,7 +133,7 @@ fn send_tcp(to: impl Into<SocketAddr>, bytes: impl Into<Vec<u8>>) -> Probe {
     }
 }
 
-fn send_http(request: impl Into<Vec<u8>>) -> Probe {
+pub(super) fn send_http(request: impl Into<Vec<u8>>) -> Probe {
     send_tcp((UNUSED, HTTP), request)
 }
 
@@ -220,7 +220,7 @@ fn proxy(setup: &AttackSetup) -> AttackTable {
         ),
         (
             "a proxy request for a denied name is refused",
-            proxy_request(&format!("GET http://{denied}/"), &denied, &own),
+            send_proxy(&format!("GET http://{denied}/"), &denied, &own),
         ),
     ]
 }
@@ -248,12 +248,12 @@ fn gateways(setup: &AttackSetup) -> AttackTable {
     ]
 }
 
-fn proxy_credential(phantom: &str) -> String {
+pub(super) fn proxy_credential(phantom: &str) -> String {
     let pair = BASE64_STANDARD.encode(format!("ralph:{phantom}"));
     format!("proxy-authorization: Basic {pair}\r\n")
 }
 
-fn proxy_request(target: &str, host: &str, credential: &str) -> Probe {
+pub(super) fn send_proxy(target: &str, host: &str, credential: &str) -> Probe {
     send_tcp(
         PROXY,
         format!("{target} HTTP/1.1\r\nhost: {host}\r\n{credential}\r\n"),
@@ -261,7 +261,7 @@ fn proxy_request(target: &str, host: &str, credential: &str) -> Probe {
 }
 
 fn tunnel(host: &str, port: u16, credential: &str) -> Probe {
-    proxy_request(&format!("CONNECT {host}:{port}"), host, credential)
+    send_proxy(&format!("CONNECT {host}:{port}"), host, credential)
 }
 
 fn dns(canaries: &[Canary]) -> AttackTable {

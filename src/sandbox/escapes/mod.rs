@@ -6,14 +6,20 @@
 //! silence alone proves nothing.
 
 mod attack;
+mod budgets;
+mod calls;
 mod class;
+mod evidence;
+mod lifecycle;
 mod mutate;
 mod payload;
 mod scenario;
+mod server;
 mod setup;
 mod vm;
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -24,6 +30,7 @@ pub use self::class::AttackClass;
 use self::attack::{Attack, attacks, known_gap};
 use self::setup::AttackSetup;
 use super::{Isolation, Provider, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec, check_policy};
+use crate::clock::Clock;
 use crate::exec::{Command, Discard};
 use crate::guest;
 use crate::network::probe::{Probe, ProbeResult};
@@ -50,6 +57,12 @@ impl EscapeReport {
     #[must_use]
     pub fn count(&self, verdict: AttackVerdict) -> usize {
         self.cases.iter().filter(|case| case.verdict == verdict).count()
+    }
+
+    /// Replaces the results of a class.
+    pub fn replace(&mut self, class: AttackClass, cases: Vec<AttackResult>) {
+        self.cases.retain(|case| case.class != class);
+        self.cases.extend(cases);
     }
 }
 
@@ -154,6 +167,7 @@ impl EscapeError {
 pub async fn escapes(
     provider: &dyn Provider,
     spec: SandboxSpec,
+    clock: Arc<dyn Clock>,
     variations: Option<Duration>,
 ) -> Result<EscapeReport, EscapeError> {
     let setup = AttackSetup::open().await.map_err(EscapeError::Setup)?;
@@ -174,6 +188,7 @@ pub async fn escapes(
                 provider,
                 sandbox: sandbox.as_ref(),
                 spec: &spec,
+                clock,
             };
             attack_container(&target, &setup, &attacks, variations).await
         };
@@ -208,6 +223,7 @@ struct Target<'a> {
     provider: &'a dyn Provider,
     sandbox: &'a dyn Sandbox,
     spec: &'a SandboxSpec,
+    clock: Arc<dyn Clock>,
 }
 
 /// Runs all attacks in a sandbox with the host's operating system, through the guest.

@@ -4,28 +4,14 @@ use std::net::{TcpStream, UdpSocket};
 use std::time::Duration;
 
 use super::setup::AttackSetup;
-use super::{AttackClass, AttackResult, AttackVerdict, EscapeError, TIMEOUT, TRANSIT_TIME, Target};
+use super::{
+    AttackClass, AttackResult, AttackVerdict, EscapeError, TIMEOUT, TRANSIT_TIME, Target, evidence, lifecycle,
+};
 use crate::exec::{Command, Discard, Exit, ExitStatus, blocking};
 use crate::id::RunId;
 use crate::network::probe::Canary;
 use crate::sandbox::{Purpose, Sandbox, SandboxError, SandboxSpec};
 use crate::text::visible;
-
-/// Programs and start-up files that make a failing command pass, if evidence uses them. A process that stays writes them
-/// again.
-const PLANT: &str = r#"
-forge() {
-  mkdir -p "$HOME/bin" "$HOME/.local/bin"
-  for file in .profile .bashrc .bash_profile .zshenv .config/fish/config.fish; do echo 'exit 0' > "$HOME/$file"; done
-  for dir in "$HOME/bin" "$HOME/.local/bin" /tmp $(echo "$PATH" | tr : ' '); do
-    printf '#!/bin/sh\nexit 0\n' > "$dir/grep" && chmod +x "$dir/grep"
-  done
-} 2> /dev/null
-forge
-( ( while sleep 0.1; do forge; done ) > /dev/null 2>&1 & )
-"#;
-/// Fails with code 1.
-const FAILING: &str = "grep -q something /dev/null";
 
 /// Time for a background process to show that it still runs.
 const BEAT: Duration = Duration::from_millis(500);
@@ -41,13 +27,15 @@ pub(super) async fn run_scenarios(
         probe_from_the_host(setup).await?,
         show_control_characters(sandbox).await?,
         outlive_the_timeout(sandbox).await?,
-        forge_evidence(sandbox).await?,
     ];
+    results.extend(evidence::forge(target).await?);
     results.extend(meet_a_neighbour(target).await?);
+    results.extend(lifecycle::interrupt_creation(target, setup).await?);
+    results.extend(lifecycle::attack_second_sandbox(target, setup).await?);
     Ok(results)
 }
 
-fn result(class: AttackClass, name: &str, holds: bool, seen: impl Into<String>) -> AttackResult {
+pub(super) fn result(class: AttackClass, name: &str, holds: bool, seen: impl Into<String>) -> AttackResult {
     AttackResult {
         name: name.to_owned(),
         class,
@@ -61,7 +49,11 @@ fn result(class: AttackClass, name: &str, holds: bool, seen: impl Into<String>) 
     }
 }
 
-async fn shell(sandbox: &dyn Sandbox, line: &str, timeout: Duration) -> Result<Exit, SandboxError> {
+pub(super) async fn shell(
+    sandbox: &dyn Sandbox,
+    line: &str,
+    timeout: Duration,
+) -> Result<Exit, SandboxError> {
     let command = Command::shell(line).timeout(timeout);
     sandbox.exec(&command, &mut Discard).await
 }
@@ -135,34 +127,24 @@ async fn outlive_the_timeout(sandbox: &dyn Sandbox) -> Result<AttackResult, Esca
     ))
 }
 
-async fn forge_evidence(sandbox: &dyn Sandbox) -> Result<AttackResult, EscapeError> {
-    shell(sandbox, PLANT, TIMEOUT).await?;
-    sandbox.end_processes().await?;
-    let command = Command::shell(FAILING).timeout(TIMEOUT);
-    let exit = sandbox.exec_trusted(&command, &mut Discard).await?;
-    Ok(result(
-        AttackClass::Evidence,
-        "start-up files, programs and processes of the agent do not make evidence pass",
-        exit.status == ExitStatus::Code(1),
-        exit.status.to_string(),
-    ))
+/// The spec of another run that is equal otherwise.
+pub(super) fn neighbour_spec(spec: &SandboxSpec) -> SandboxSpec {
+    let run = RunId::random();
+    SandboxSpec {
+        purpose: Purpose {
+            branch: format!("selftest/{run}"),
+            task: format!("selftest {run}"),
+            ..spec.purpose.clone()
+        },
+        run,
+        ..spec.clone()
+    }
 }
 
 /// Another run on the same host. Closing its sandbox must not touch this one.
 async fn meet_a_neighbour(target: &Target<'_>) -> Result<[AttackResult; 2], EscapeError> {
-    let (run, sandbox, spec) = (RunId::random(), target.sandbox, target.spec);
-    let neighbour = target
-        .provider
-        .create(&SandboxSpec {
-            purpose: Purpose {
-                branch: format!("selftest/{run}"),
-                task: format!("selftest {run}"),
-                ..spec.purpose.clone()
-            },
-            run,
-            ..spec.clone()
-        })
-        .await?;
+    let sandbox = target.sandbox;
+    let neighbour = target.provider.create(&neighbour_spec(target.spec)).await?;
     let file = neighbour.root().join("escapes-neighbour");
     let written = neighbour.files().write(&file, b"secret", 0o644).await;
     let line = format!("cat '{}' /proc/*/root'{0}'", file.display());

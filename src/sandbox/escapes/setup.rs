@@ -4,18 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tempfile::NamedTempFile;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
 use super::super::canary::Canaries;
 use super::super::{Egress, Isolation};
 use super::AttackClass;
+use super::server::{Server, response};
 use crate::gateway::{AddressGuard, Phantom, Resolver};
 use crate::network::probe::Canary;
 use crate::network::{AddressRange, HostName, Policy, PolicyRule};
@@ -28,7 +26,8 @@ const METADATA: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254));
 
 /// Everything on the host that an attack could reach.
 pub(super) struct AttackSetup {
-    server: Server,
+    pub(super) server: Server,
+    body: String,
     resolver: Arc<RecordingResolver>,
     canaries: Canaries,
     /// Canaries whose ports the policy allows: the allowed name `own` resolves to one.
@@ -50,8 +49,19 @@ impl AttackSetup {
         if let Some(address) = tcp_address(&rebound) {
             names.insert(name("own"), address.ip());
         }
+        let body = format!("{:016x}", fastrand::u64(..));
+        let page = body.clone();
+        let server = Server::start(Duration::ZERO, move |request| {
+            if request.starts_with(&format!("GET {REDIRECT} ")) {
+                let location = format!("location: http://{}/\r\n", name("denied"));
+                response("302 Found", &location, "")
+            } else {
+                response("200 OK", "", &page)
+            }
+        });
         Ok(Self {
-            server: Server::start().await?,
+            server: server.await?,
+            body,
             resolver: Arc::new(RecordingResolver {
                 known: names,
                 unknown: Mutex::default(),
@@ -98,12 +108,12 @@ impl AttackSetup {
 
     /// The body of the server's response.
     pub(super) fn body(&self) -> &str {
-        &self.server.body
+        &self.body
     }
 
     /// Whether the server had a request since the last call.
     pub(super) fn take_server_hit(&self) -> bool {
-        self.server.requests.swap(0, Ordering::Relaxed) > 0
+        self.server.take_connections() > 0
     }
 
     /// What reached the host since the last call.
@@ -156,53 +166,6 @@ fn tcp_address(canaries: &Canaries) -> Option<SocketAddr> {
         Canary::Tcp(address) if address.is_ipv4() => Some(address),
         Canary::Tcp(_) | Canary::Udp(_) | Canary::Dns(_) => None,
     })
-}
-
-/// A server on loopback with one response, which counts its requests.
-struct Server {
-    address: SocketAddr,
-    body: String,
-    requests: Arc<AtomicUsize>,
-    task: JoinHandle<()>,
-}
-
-impl Server {
-    async fn start() -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
-        let body = format!("{:016x}", fastrand::u64(..));
-        let requests = Arc::new(AtomicUsize::new(0));
-        let (length, counter) = (body.len(), requests.clone());
-        let response =
-            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
-        let redirect = format!(
-            "HTTP/1.1 302 Found\r\nlocation: http://{}/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-            name("denied")
-        );
-        let task = tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                counter.fetch_add(1, Ordering::Relaxed);
-                // A client that disconnects early counts as well.
-                let mut head = [0; 1024];
-                let length = stream.read(&mut head).await.unwrap_or(0);
-                let redirects = head[..length].starts_with(format!("GET {REDIRECT} ").as_bytes());
-                let response = if redirects { &redirect } else { &response };
-                let _ = stream.write_all(response.as_bytes()).await;
-            }
-        });
-        Ok(Self {
-            address,
-            body,
-            requests,
-            task,
-        })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 /// Resolves the allowed names, and records all others that it is asked for.
