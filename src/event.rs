@@ -147,6 +147,16 @@ pub enum EventKind {
         /// The pattern of failure.
         pattern: String,
     },
+    /// A person's request was carried out, or refused.
+    Intervened {
+        /// What was asked for, for people.
+        what: String,
+        /// Who asked.
+        by: String,
+        /// Why it was refused; `None` if it was carried out.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
+    },
     /// The run waits for a model.
     Waiting {
         /// Why it waits.

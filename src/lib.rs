@@ -109,7 +109,7 @@ pub mod usage;
 pub use agent::{Agent, AgentSession, Claude, Codex};
 pub use assembly::{
     ActiveRun, AgentChoice, AssemblyError, AssemblyErrorKind, AssemblyReporter, Docker, Local, Ralph,
-    RalphBuilder, SandboxChoice, Surroundings,
+    RalphBuilder, RunControl, SandboxChoice, Surroundings,
 };
 pub use clock::Clock;
 pub use config::Config;

@@ -10,7 +10,7 @@ use crate::id::RunId;
 use crate::image::Rebuild;
 use crate::runner::{self, NewRun};
 use crate::scm::Repository;
-use crate::state::{RunDir, StateError};
+use crate::state::{Intervention, InterventionRequest, RunDir, StateError};
 use crate::task::{Task, lint};
 
 use super::broker::BrokeredServices;
@@ -25,6 +25,9 @@ use super::{
 
 /// What a task file is called where no other name is given.
 const TASK_FILE: &str = "ralph_task.md";
+
+/// The settings that a run uses only when it is created.
+const FIXED: [&str; 2] = ["git.branch_prefix", "task.min_checkboxes"];
 
 /// Builds a [`Ralph`]. Everything that is not given has the default of the command line: the configuration files of the
 /// repository and of the user, the environment of the process, and `ralph_task.md`.
@@ -145,10 +148,12 @@ impl RalphBuilder {
                 "`config` replaces every setting: it cannot be combined with `set`, `config_file`, `sandbox` or `agent`",
             ));
         }
+        let mut profile = None;
         let (file, existing) = match self.resumed.take() {
             Some(run) => {
                 let dir = find_run(&context, &run).await?;
-                self.keep_overrides(&dir);
+                profile = check_resumed(&self.given.overrides)?;
+                self.given.keep_those_of(&dir);
                 (TaskFile::of_run(&context, &dir), Some(dir))
             }
             None => (self.read_task(&context)?, None),
@@ -159,7 +164,10 @@ impl RalphBuilder {
         };
         writable::check(&context, &config, &file, existing.as_ref())?;
         let target = match existing {
-            Some(dir) => RunTarget::Existing(dir),
+            Some(dir) => {
+                choose_profile(&context, &dir, profile)?;
+                RunTarget::Existing(dir)
+            }
             None => self.new_run(&context, &config, &file).await?,
         };
         let services = BrokeredServices::new(&context, &config).await?;
@@ -232,16 +240,6 @@ impl RalphBuilder {
         })
     }
 
-    /// Adds the settings that a run was created with. Those that are given now win.
-    fn keep_overrides(&mut self, dir: &RunDir) {
-        let kept = dir.facts().overrides.iter().map(|(key, value)| ConfigOverride {
-            place: SettingPlace::Flag(format!("{key}, given when the run was created")),
-            key: key.clone(),
-            value: value.clone(),
-        });
-        self.given.overrides.splice(..0, kept);
-    }
-
     /// Reads the task file and refuses one that the linter objects to.
     fn read_task(&self, context: &AssemblyContext) -> Result<TaskFile, AssemblyError> {
         let name = self.task_file.as_deref().unwrap_or(Path::new(TASK_FILE));
@@ -265,6 +263,30 @@ impl RalphBuilder {
             project,
         })
     }
+}
+
+/// Refuses settings that a run cannot change any more. Returns the model profile that is given for it.
+fn check_resumed(given: &[ConfigOverride]) -> Result<Option<String>, AssemblyError> {
+    if let Some(given) = given.iter().find(|given| FIXED.contains(&given.key.as_str())) {
+        let message = format!("`{}` is fixed when a run is created", given.key);
+        return Err(AssemblyError::usage(message).with_hint("leave it out, or start another run"));
+    }
+    let profile = given.iter().rev().find(|given| given.key == "default_profile");
+    Ok(profile.map(|given| given.value.clone()))
+}
+
+/// Asks a run to go on with a model profile, which the configuration has checked.
+fn choose_profile(
+    context: &AssemblyContext,
+    dir: &RunDir,
+    profile: Option<String>,
+) -> Result<(), AssemblyError> {
+    if let Some(name) = profile {
+        let (by, now) = (context.surroundings.user(), context.surroundings.now());
+        let request = InterventionRequest::new(Intervention::Profile { name, once: false }, by, now);
+        dir.inbox().leave(&request)?;
+    }
+    Ok(())
 }
 
 /// A setting that the caller gives.

@@ -36,6 +36,16 @@ pub(crate) struct GivenSettings {
 }
 
 impl GivenSettings {
+    /// Adds the settings that a run was created with. Those that are given now win.
+    pub(super) fn keep_those_of(&mut self, run: &RunDir) {
+        let kept = run.facts().overrides.iter().map(|(key, value)| ConfigOverride {
+            place: SettingPlace::Flag(format!("{key}, given when the run was created")),
+            key: key.clone(),
+            value: value.clone(),
+        });
+        self.overrides.splice(..0, kept);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.config_file.is_none() && self.overrides.is_empty()
     }
@@ -84,6 +94,18 @@ pub(crate) fn load_quietly(
         ..inputs(context, None, given)?
     };
     config::load(&inputs).map_err(Into::into)
+}
+
+/// The configuration that a resume of this run would have, its warnings not reported.
+pub(crate) fn load_of_run(
+    context: &AssemblyContext,
+    run: &RunDir,
+    given: &GivenSettings,
+) -> Result<Config, AssemblyError> {
+    let mut given = given.clone();
+    given.keep_those_of(run);
+    let file = TaskFile::of_run(context, run);
+    config::load(&inputs(context, Some(&file), &given)?).map_err(Into::into)
 }
 
 /// The directory whose configuration a run was started with. If it is gone, the current project replaces it, with a warning.

@@ -255,6 +255,13 @@ impl Surroundings {
         }
     }
 
+    /// The user, for people who want to know who asked for something.
+    #[must_use]
+    pub(crate) fn user(&self) -> String {
+        let name = self.var("USER").or_else(|| self.var("LOGNAME"));
+        name.unwrap_or("a person").to_owned()
+    }
+
     /// This process as the owner of a run.
     #[must_use]
     pub(crate) fn owner(&self) -> RunOwner {

@@ -1,18 +1,15 @@
-//! `ralph pause`, `rotate`, `stop` and `note`: interventions, left in the run's directory.
+//! `ralph pause`, `rotate`, `stop`, `note`, `sign` and `profile`: requests, left in the run's inbox.
 
-use crate::assembly::configuration::project_of;
-use crate::id::RunId;
-use crate::secret::Redactor;
-use crate::state::{Intervention, JournalEntry, JournalLine, RunDir, RunOutcomeKind};
+use crate::state::{Intervention, RunDir, Sign};
 
-use super::select::{select_live_run, select_run};
-use super::{CliError, CliExit, CliResult, Context, overrides};
+use super::select::{is_live, select_live_run, select_run};
+use super::{CliError, CliExit, CliResult, Context};
 
 // Without a doc comment: that would be the help of each command that has these arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct LiveRunArgs {
     /// The run; the only live one by default
-    run: Option<RunId>,
+    run: Option<String>,
 }
 
 /// Leave a note that the next iteration reads
@@ -21,51 +18,103 @@ pub(super) struct LiveRunArgs {
 pub(super) struct NoteArgs {
     /// The run; the newest one by default
     #[arg(allow_hyphen_values = true)]
-    run: Option<RunId>,
+    run: Option<String>,
     /// The note; `-` reads it from stdin
     #[arg(allow_hyphen_values = true)]
     text: String,
 }
 
-pub(super) fn intervene(context: &Context, args: &LiveRunArgs, request: &Intervention) -> CliResult {
-    let run = select_live_run(context, args.run.as_ref())?;
+/// Add a sign to the guardrails of a run, which every later iteration reads
+#[derive(Debug, clap::Args)]
+#[command(allow_missing_positional = true)]
+pub(super) struct SignArgs {
+    /// The run; the newest one by default
+    run: Option<String>,
+    /// The name of the sign
+    name: String,
+    /// When the agent should think of it
+    #[arg(long, value_name = "TEXT")]
+    trigger: String,
+    /// What the agent should do then
+    #[arg(long, value_name = "TEXT")]
+    instruction: String,
+    /// What shows that it is needed
+    #[arg(long, value_name = "TEXT")]
+    evidence: Option<String>,
+}
+
+/// Choose the model profile that a run goes on with
+#[derive(Debug, clap::Args)]
+#[command(allow_missing_positional = true)]
+pub(super) struct ProfileArgs {
+    /// The run; the newest one by default
+    run: Option<String>,
+    /// The name of the profile
+    name: String,
+    /// Only for the next iteration
+    #[arg(long)]
+    once: bool,
+}
+
+pub(super) fn intervene(context: &Context, args: &LiveRunArgs, request: Intervention) -> CliResult {
+    let run = select_live_run(context, args.run.as_deref())?;
     leave(context, &run, request)
 }
 
-pub(super) fn note(context: &Context, args: &NoteArgs) -> CliResult {
+pub(super) fn note(context: &Context, args: NoteArgs) -> CliResult {
     let text = match args.text.as_str() {
         "-" => std::io::read_to_string(std::io::stdin())
             .map_err(|error| CliError::runtime(format!("cannot read the note from stdin: {error}")))?,
-        text => text.to_owned(),
+        _ => args.text,
     };
-    let text = text.trim();
-    if text.is_empty() {
-        return Err(CliError::usage("the note is empty"));
+    let note = Intervention::Note { text };
+    // An empty note means no run.
+    if let Some(problem) = note.problem() {
+        return Err(CliError::usage(problem));
     }
-    let run = select_run(context, args.run.as_ref())?;
-    let is_done = |line: &JournalLine| matches!(line.entry, JournalEntry::Ended { outcome, .. } if outcome == RunOutcomeKind::Done);
-    if run.journal()?.iter().any(is_done) {
-        return Err(CliError::usage(format!(
-            "run `{}` is done, so nothing will read the note",
-            run.facts().id
-        ))
-        .with_hint("write it into the task, and start another run"));
-    }
-    let project = project_of(&context.assembly, &run);
-    let secrets = overrides::configuration_quietly(context, project)?.secrets();
-    let text = Redactor::new(secrets).redact(text);
-    leave(context, &run, &Intervention::Note { text })
+    let run = select_run(context, args.run.as_deref())?;
+    leave(context, &run, note)
 }
 
-fn leave(context: &Context, run: &RunDir, request: &Intervention) -> CliResult {
-    run.inbox().leave(request, context.surroundings().now())?;
-    let what = match request {
-        Intervention::Stop => "Asked it to stop",
-        Intervention::Pause => "Asked it to pause after this iteration",
-        Intervention::Rotate => "Asked it for a fresh iteration",
-        Intervention::Note { .. } => "Left a note",
-        Intervention::Doctor => "Asked for a diagnosis",
+pub(super) fn sign(context: &Context, args: SignArgs) -> CliResult {
+    let run = select_run(context, args.run.as_deref())?;
+    let sign = Sign {
+        name: args.name,
+        trigger: args.trigger,
+        instruction: args.instruction,
+        evidence: args.evidence,
     };
-    context.ui.say(format_args!("{what}: run {}.", run.facts().id));
+    leave(context, &run, Intervention::Sign(sign))
+}
+
+pub(super) fn profile(context: &Context, args: ProfileArgs) -> CliResult {
+    let run = select_run(context, args.run.as_deref())?;
+    let (name, once) = (args.name, args.once);
+    leave(context, &run, Intervention::Profile { name, once })
+}
+
+/// Leaves a request and says when it takes effect.
+pub(super) fn leave(context: &Context, run: &RunDir, request: Intervention) -> CliResult {
+    let request = context.control()?.intervene(run, request)?;
+    let id = &run.facts().id;
+    match &request.intervention {
+        Intervention::Stop => context.ui.say(format_args!("Asked it to stop: run {id}.")),
+        Intervention::Pause => context
+            .ui
+            .say(format_args!("Asked it to pause after this iteration: run {id}.")),
+        Intervention::Rotate => context
+            .ui
+            .say(format_args!("Asked it for a fresh iteration: run {id}.")),
+        other => {
+            let when = if is_live(run) {
+                "before its next iteration".to_owned()
+            } else {
+                format!("when `ralph resume {id}` continues it")
+            };
+            context
+                .ui
+                .say(format_args!("Left for run {id}, {when}: {}.", other.summary()));
+        }
+    }
     Ok(CliExit::Success)
 }

@@ -1,6 +1,5 @@
 //! `ralph diff`
 
-use crate::id::RunId;
 use crate::scm::{Checkpoints, Repository};
 
 use super::{CliExit, CliResult, Context, select_run};
@@ -9,7 +8,7 @@ use super::{CliExit, CliResult, Context, select_run};
 #[derive(Debug, clap::Args)]
 pub(super) struct DiffArgs {
     /// The run; the newest one by default
-    run: Option<RunId>,
+    run: Option<String>,
     /// Only the names of files and how much changed in each
     #[arg(long)]
     stat: bool,
@@ -19,7 +18,7 @@ pub(super) struct DiffArgs {
 }
 
 pub(super) async fn diff(context: &Context, args: DiffArgs) -> CliResult {
-    let run = select_run(context, args.run.as_ref())?;
+    let run = select_run(context, args.run.as_deref())?;
     let repo = Repository::open(context.surroundings().host(), &run.facts().repository).await?;
     let checkpoints = Checkpoints::new(repo.clone(), run.facts().id.clone());
     let Some(checkpoint) = checkpoints.load().await? else {

@@ -1,5 +1,6 @@
 //! `ralph doctor`
 
+use std::convert::Infallible;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -8,7 +9,6 @@ use serde::Serialize;
 use crate::agent::AGENTS;
 use crate::engine::{Engine, EngineError, EngineKind};
 use crate::exec::{Command, Discard};
-use crate::id::{NameError, RunId};
 use crate::state::Intervention;
 use crate::text::error_chain;
 
@@ -32,17 +32,17 @@ pub(super) struct DoctorArgs {
 #[derive(Clone, Debug)]
 enum DoctorSubject {
     Environment,
-    Run(RunId),
+    Run(String),
 }
 
 impl FromStr for DoctorSubject {
-    type Err = NameError;
+    type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "env" {
             Ok(Self::Environment)
         } else {
-            RunId::parse(text).map(Self::Run)
+            Ok(Self::Run(text.to_owned()))
         }
     }
 }
@@ -50,16 +50,16 @@ impl FromStr for DoctorSubject {
 pub(super) async fn doctor(context: &Context, args: DoctorArgs) -> CliResult {
     match args.subject {
         DoctorSubject::Environment => environment(context, args.json).await,
-        DoctorSubject::Run(id) => diagnose(context, &id).await,
+        DoctorSubject::Run(name) => diagnose(context, &name).await,
     }
 }
 
 /// Asks a live run to consult its doctor, and diagnoses any other run here.
-async fn diagnose(context: &Context, id: &RunId) -> CliResult {
-    let dir = context.surroundings().runs()?.open(id)?;
+async fn diagnose(context: &Context, name: &str) -> CliResult {
+    let dir = context.control()?.find(name)?;
+    let id = &dir.facts().id;
     if dir.holder()?.is_some() {
-        dir.inbox()
-            .leave(&Intervention::Doctor, context.surroundings().now())?;
+        context.control()?.intervene(&dir, Intervention::Doctor)?;
         context.ui.say(format_args!(
             "Run {id} is live: it consults its doctor after this iteration."
         ));

@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
 use crate::event::Event;
-use crate::id::RunId;
 
 use super::select::{is_live, select_run};
 use super::terminal::event_line;
@@ -18,7 +17,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 #[derive(Debug, clap::Args)]
 pub(super) struct LogsArgs {
     /// The run; the newest one by default
-    run: Option<RunId>,
+    run: Option<String>,
     /// Keep printing until the run ends
     #[arg(short, long)]
     follow: bool,
@@ -28,7 +27,7 @@ pub(super) struct LogsArgs {
 }
 
 pub(super) fn logs(context: &Context, args: &LogsArgs) -> CliResult {
-    let run = select_run(context, args.run.as_ref())?;
+    let run = select_run(context, args.run.as_deref())?;
     let path = run.events_file();
     let file = match File::open(&path) {
         Ok(file) => file,

@@ -35,7 +35,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::agent::AgentRecord;
-use crate::assembly::{AssemblyContext, Ralph, RalphBuilder, Surroundings};
+use crate::assembly::{AssemblyContext, Ralph, RalphBuilder, RunControl, Surroundings};
 use crate::config::ConfigOverride;
 use crate::state::Intervention;
 use crate::text::cut_middle;
@@ -86,6 +86,8 @@ enum CliCommand {
     /// Stop a run now; `ralph resume` continues from its last iteration
     Stop(control::LiveRunArgs),
     Note(control::NoteArgs),
+    Sign(control::SignArgs),
+    Profile(control::ProfileArgs),
     Logs(logs::LogsArgs),
     Diff(diff::DiffArgs),
     Doctor(doctor::DoctorArgs),
@@ -130,6 +132,12 @@ impl Context {
             Some(path) => builder.config_file(path),
             None => builder,
         })
+    }
+
+    /// The operations on runs, with the settings of this process.
+    fn control(&self) -> Result<RunControl, CliError> {
+        let given = self.global.given(Vec::new())?;
+        Ok(RunControl::with(self.assembly.clone(), given))
     }
 
     fn surroundings(&self) -> &Surroundings {
@@ -183,10 +191,12 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::Run(args) => block_on(run::run(context, args)),
         CliCommand::Resume(args) => block_on(resume::resume(context, args)),
         CliCommand::Status(args) => status::status(context, &args),
-        CliCommand::Pause(args) => control::intervene(context, &args, &Intervention::Pause),
-        CliCommand::Rotate(args) => control::intervene(context, &args, &Intervention::Rotate),
-        CliCommand::Stop(args) => control::intervene(context, &args, &Intervention::Stop),
-        CliCommand::Note(args) => control::note(context, &args),
+        CliCommand::Pause(args) => control::intervene(context, &args, Intervention::Pause),
+        CliCommand::Rotate(args) => control::intervene(context, &args, Intervention::Rotate),
+        CliCommand::Stop(args) => control::intervene(context, &args, Intervention::Stop),
+        CliCommand::Note(args) => control::note(context, args),
+        CliCommand::Sign(args) => control::sign(context, args),
+        CliCommand::Profile(args) => control::profile(context, args),
         CliCommand::Logs(args) => logs::logs(context, &args),
         CliCommand::Diff(args) => block_on(diff::diff(context, args)),
         CliCommand::Doctor(args) => block_on(doctor::doctor(context, args)),

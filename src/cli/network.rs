@@ -8,7 +8,6 @@ use serde::Serialize;
 use crate::assembly::configuration::project_dir;
 use crate::assembly::{image, package_clients};
 use crate::gateway::audit::{AuditLog, AuditTally, AuditVerdict, TallyEntry};
-use crate::id::RunId;
 use crate::network::{Denial, Policy, PolicyRequest, RequestContent, RequestHost};
 use crate::sandbox::SandboxError;
 use crate::sandbox::docker::SealPlan;
@@ -26,7 +25,7 @@ pub(super) enum NetworkCommand {
     Suggest {
         /// The run; the newest one by default
         #[arg(long, value_name = "RUN")]
-        from: Option<RunId>,
+        from: Option<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -53,7 +52,7 @@ pub(super) async fn network(context: &Context, command: NetworkCommand) -> CliRe
     match command {
         NetworkCommand::Check(args) => check(context, args).await,
         NetworkCommand::Rules => rules(context).await,
-        NetworkCommand::Suggest { from, json } => suggest(context, from.as_ref(), json),
+        NetworkCommand::Suggest { from, json } => suggest(context, from.as_deref(), json),
     }
 }
 
@@ -161,7 +160,7 @@ struct SuggestedAllowlist {
     blocked: Vec<TallyEntry>,
 }
 
-fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> CliResult {
+fn suggest(context: &Context, run: Option<&str>, json: bool) -> CliResult {
     let run = select_run(context, run)?;
     let records = AuditLog::read(&run.network_file())?;
     if records.is_empty() {

@@ -1,7 +1,5 @@
 //! Settings from the command line, and the configuration that includes them.
 
-use std::path::PathBuf;
-
 use crate::assembly::configuration::{self, GivenSettings};
 use crate::config::{Config, ConfigOverride, SettingPlace};
 
@@ -26,12 +24,6 @@ fn flag_override(flag: String, key: &str, value: String) -> ConfigOverride {
 pub(super) fn configuration(context: &Context, flags: Vec<ConfigOverride>) -> Result<Config, CliError> {
     let given = context.global.given(flags)?;
     configuration::load(&context.assembly, None, &given)
-}
-
-/// Reads the configuration of a project without showing its warnings, to look up one setting.
-pub(super) fn configuration_quietly(context: &Context, project: PathBuf) -> Result<Config, CliError> {
-    let given = context.global.given(Vec::new())?;
-    configuration::load_quietly(&context.assembly, project, &given)
 }
 
 impl GlobalArgs {

@@ -1,17 +1,16 @@
 //! `ralph resume`
 
-use crate::id::RunId;
-
 use super::image;
 use super::run::{EventOutputArgs, drive, start};
+use super::select::select_id;
 use super::terminal::EventFormat;
-use super::{CliResult, Context, select_run};
+use super::{CliResult, Context};
 
 /// Continue a run that was stopped, paused, killed or started on another host
 #[derive(Debug, clap::Args)]
 pub(super) struct ResumeArgs {
     /// The run; the newest one by default
-    run: Option<RunId>,
+    run: Option<String>,
     #[command(flatten)]
     image: image::RebuildFlag,
     #[command(flatten)]
@@ -19,10 +18,7 @@ pub(super) struct ResumeArgs {
 }
 
 pub(super) async fn resume(context: &Context, args: ResumeArgs) -> CliResult {
-    let run = match args.run {
-        Some(run) => run,
-        None => select_run(context, None)?.facts().id.clone(),
-    };
+    let run = select_id(context, args.run.as_deref())?;
     let format = EventFormat::from(args.output);
     let builder = context
         .builder(Vec::new())?

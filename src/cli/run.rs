@@ -6,7 +6,7 @@ use super::{CliError, CliExit, CliResult, Context, agent_help, flags, image};
 use crate::assembly::{ActiveRun, RalphBuilder};
 use crate::gateway::audit::{AuditLog, AuditRecord, AuditTally, TallyEntry};
 use crate::runner::RunOutcome;
-use crate::state::{Intervention, RunDir, RunOutcomeKind};
+use crate::state::{Intervention, InterventionRequest, RunDir, RunOutcomeKind};
 
 use super::signals::Signals;
 use super::terminal::EventFormat;
@@ -120,10 +120,9 @@ async fn interrupted(context: &Context, dir: &RunDir, mut signals: Signals) -> C
     context.ui.say(format_args!(
         "Stopping. `ralph resume {id}` continues it; press Ctrl-C again to end at once."
     ));
-    if let Err(error) = dir
-        .inbox()
-        .leave(&Intervention::Stop, context.surroundings().now())
-    {
+    let surroundings = context.surroundings();
+    let stop = InterventionRequest::new(Intervention::Stop, surroundings.user(), surroundings.now());
+    if let Err(error) = dir.inbox().leave(&stop) {
         return error.into();
     }
     signals.next().await;

@@ -6,27 +6,30 @@ use crate::state::RunDir;
 use super::{CliError, Context};
 
 /// The named run, else the newest one.
-pub(super) fn select_run(context: &Context, named: Option<&RunId>) -> Result<RunDir, CliError> {
-    let runs = context.surroundings().runs()?;
-    if let Some(id) = named {
-        return Ok(runs.open(id)?);
+pub(super) fn select_run(context: &Context, named: Option<&str>) -> Result<RunDir, CliError> {
+    if let Some(name) = named {
+        return context.control()?.find(name);
     }
-    let newest = runs.list()?.pop();
+    let newest = context.surroundings().runs()?.list()?.pop();
     newest.ok_or_else(|| CliError::usage("there are no runs yet").with_hint("`ralph run` starts one"))
 }
 
-/// The named run, else the only one that a process is working on.
-pub(super) fn select_live_run(context: &Context, named: Option<&RunId>) -> Result<RunDir, CliError> {
-    let runs = context.surroundings().runs()?;
-    if let Some(id) = named {
-        let run = runs.open(id)?;
-        if !is_live(&run) {
-            return Err(CliError::usage(format!("run `{id}` is not live"))
-                .with_hint(format!("`ralph resume {id}` continues it")));
-        }
-        return Ok(run);
+/// The id of the named run, else of the newest one. A run of another host is known by its whole id only.
+pub(super) fn select_id(context: &Context, named: Option<&str>) -> Result<RunId, CliError> {
+    if let Some(name) = named
+        && let (None, Ok(id)) = (context.control()?.look_up(name)?, RunId::parse(name))
+    {
+        return Ok(id);
     }
-    let mut live = runs.list()?;
+    Ok(select_run(context, named)?.facts().id.clone())
+}
+
+/// The named run, else the only one that a process is working on.
+pub(super) fn select_live_run(context: &Context, named: Option<&str>) -> Result<RunDir, CliError> {
+    if let Some(name) = named {
+        return context.control()?.find(name);
+    }
+    let mut live = context.surroundings().runs()?.list()?;
     live.retain(is_live);
     if live.len() > 1 {
         let ids: Vec<&str> = live.iter().map(|run| run.facts().id.as_str()).collect();

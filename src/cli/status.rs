@@ -5,9 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::event::RunEnd;
-use crate::id::RunId;
 use crate::runner::Ledger;
-use crate::state::{IterationRecord, JournalEntry, RunDir};
+use crate::state::{InterventionRequest, IterationRecord, JournalEntry, JournalLine, RunDir};
 use crate::task::Task;
 
 use super::ui::align_columns;
@@ -17,7 +16,7 @@ use super::{CliError, CliExit, CliResult, Context};
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
     /// Only this run, with its checkboxes
-    run: Option<RunId>,
+    run: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -42,6 +41,19 @@ struct RunStatus {
     worked_seconds: u64,
     created: String,
     pull_request: Option<String>,
+    interventions: Vec<InterventionStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct InterventionStatus {
+    id: String,
+    by: String,
+    at: String,
+    what: String,
+    /// `pending`, `done` or `refused`.
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -54,7 +66,7 @@ struct CheckboxStatus {
 pub(super) fn status(context: &Context, args: &StatusArgs) -> CliResult {
     let runs = context.surroundings().runs()?;
     let listed = match &args.run {
-        Some(id) => vec![runs.open(id)?],
+        Some(name) => vec![context.control()?.find(name)?],
         None => runs.list()?,
     };
     let rows = listed.iter().map(status_of).collect::<Result<Vec<_>, _>>()?;
@@ -104,7 +116,36 @@ fn status_of(run: &RunDir) -> Result<RunStatus, CliError> {
         worked_seconds: ledger.worked.as_secs(),
         created: facts.created.to_string(),
         pull_request: pull_request.exists().then(|| pull_request.display().to_string()),
+        interventions: interventions(run, &lines)?,
     })
+}
+
+/// What people asked for: what was handled first, then what waits.
+fn interventions(run: &RunDir, lines: &[JournalLine]) -> Result<Vec<InterventionStatus>, CliError> {
+    let show = |asked: &InterventionRequest, state, reason: Option<&String>| InterventionStatus {
+        id: asked.id.clone(),
+        by: asked.by.clone(),
+        at: asked.at.to_string(),
+        what: asked.intervention.summary(),
+        state,
+        reason: reason.cloned(),
+    };
+    let mut shown: Vec<InterventionStatus> = lines
+        .iter()
+        .filter_map(|line| match &line.entry {
+            JournalEntry::Intervened { asked, refused } => {
+                let state = if refused.is_some() { "refused" } else { "done" };
+                Some(show(asked, state, refused.as_ref()))
+            }
+            _ => None,
+        })
+        .collect();
+    for asked in run.inbox().pending()? {
+        if !shown.iter().any(|one| one.id == asked.id) {
+            shown.push(show(&asked, "pending", None));
+        }
+    }
+    Ok(shown)
 }
 
 fn checkboxes(task: &str, last: Option<&IterationRecord>) -> Vec<CheckboxStatus> {
@@ -149,6 +190,14 @@ fn details(row: &RunStatus) -> String {
             .iter()
             .map(|place| format!("\npull request {place}")),
     );
+    text.extend(row.interventions.iter().map(|one| {
+        let reason = one.reason.iter().map(|reason| format!(": {reason}"));
+        let reason: String = reason.collect();
+        format!(
+            "\n{:<12} {} ({}, {}){reason}",
+            one.state, one.what, one.by, one.at
+        )
+    }));
     text.extend(row.checkboxes.iter().map(|one| {
         let tick = if one.ticked { 'x' } else { ' ' };
         format!("\n- [{tick}] {} {}", one.id, one.text)

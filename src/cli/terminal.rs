@@ -160,6 +160,10 @@ fn styled_detail(kind: &EventKind) -> (Option<&'static str>, String) {
         EventKind::NotTicked { checkbox, reason } => (RED, format!("[ ] {checkbox}: {reason}")),
         EventKind::Ladder { rung, detail } => (YELLOW, format!("ladder: {rung}: {}", first_line(detail))),
         EventKind::Diagnosed { pattern } => (YELLOW, format!("diagnosis: {pattern}")),
+        EventKind::Intervened { what, by, refused } => match refused {
+            None => (BOLD, format!("{by}: {what}")),
+            Some(reason) => (YELLOW, format!("{by}: {what}: refused: {reason}")),
+        },
         EventKind::Waiting { reason, until } => {
             let until = until.strftime("%Y-%m-%d %H:%M:%S UTC");
             (YELLOW, format!("waiting until {until}: {reason}"))

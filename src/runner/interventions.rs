@@ -1,10 +1,13 @@
-//! Interventions that a person makes while work is in progress.
+//! Carries out what people ask of a run: orders at once, everything else before the next prompt.
 
 use std::time::Duration;
 
-use crate::state::{Inbox, Intervention, StateError};
+use crate::event::EventKind;
+use crate::state::{Inbox, Intervention, InterventionRequest, JournalEntry, StateError};
 
 use super::error::Halt;
+use super::progress::RunProgress;
+use super::run::Run;
 
 /// How often the inbox is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -25,18 +28,121 @@ pub(super) async fn until_stopped(inbox: &Inbox) -> Halt {
     stopped.map_or_else(Halt::from, |_| Halt::stopped())
 }
 
-/// Waits for an intervention, and removes it from the inbox. Others stay there.
+/// Waits for an order, and marks it as followed. Other requests stay in the inbox.
 async fn wait_for(
     inbox: &Inbox,
     is_wanted: impl Fn(&Intervention) -> bool,
 ) -> Result<Intervention, StateError> {
     loop {
-        for (path, intervention) in inbox.pending()? {
-            if is_wanted(&intervention) {
-                inbox.remove(&path)?;
-                return Ok(intervention);
-            }
+        let pending = inbox.pending()?.into_iter();
+        if let Some(request) = pending
+            .into_iter()
+            .find(|request| is_wanted(&request.intervention))
+        {
+            inbox.follow(&request.id)?;
+            return Ok(request.intervention);
         }
         tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+impl Run<'_> {
+    /// Carries out every waiting request, oldest first, each once.
+    pub(super) async fn carry_out_interventions(&mut self) -> Result<(), Halt> {
+        self.record_followed()?;
+        let inbox = self.inputs.dir.inbox();
+        for request in inbox.pending()? {
+            // If ralph was killed after the checkpoint with the result and before the removal, it is there again.
+            let result = if self.progress.journal.has_handled(&request.id) {
+                Ok(())
+            } else {
+                self.carry_out(&request).await
+            };
+            // A crash must not lose it, so it stays in the inbox until its result is in a checkpoint.
+            if !matches!(result, Err(Halt::Broken(_))) {
+                inbox.remove(&request.id)?;
+            }
+            result?;
+        }
+        Ok(())
+    }
+
+    /// Writes the orders that were followed meanwhile to the journal.
+    pub(super) fn record_followed(&mut self) -> Result<(), StateError> {
+        let inbox = self.inputs.dir.inbox();
+        for request in inbox.followed()? {
+            if !self.progress.journal.has_handled(&request.id) {
+                let entry = self.progress.intervened(&request, None)?;
+                self.progress.append(entry)?;
+                self.progress.report_intervention(&request, None);
+            }
+            inbox.remove(&request.id)?;
+        }
+        Ok(())
+    }
+
+    async fn carry_out(&mut self, request: &InterventionRequest) -> Result<(), Halt> {
+        let applied = self.apply(&request.intervention).await;
+        let refused = match &applied {
+            Err(Halt::Broken(_)) => return applied.map(drop),
+            Err(Halt::End { .. }) => None,
+            Ok(refused) => refused.clone(),
+        };
+        // The result and the entry that says so take effect together.
+        let entry = self.progress.intervened(request, refused.clone())?;
+        self.progress.checkpoint(Some(entry)).await?;
+        self.progress.report_intervention(request, refused);
+        applied.map(drop)
+    }
+
+    /// Applies an intervention. Returns why it is refused, if so.
+    async fn apply(&mut self, intervention: &Intervention) -> Result<Option<String>, Halt> {
+        let iteration = self.progress.iterations();
+        let files = &mut self.progress.files;
+        match intervention {
+            Intervention::Stop => return Err(Halt::stopped()),
+            Intervention::Pause => return Err(Halt::paused("a person asked for a pause")),
+            // The next iteration starts with a fresh context anyway.
+            Intervention::Rotate => {}
+            Intervention::Note { text } => {
+                files.append("notes.md", &format!("\nNote from a person: {}\n", text.trim()))?;
+            }
+            Intervention::Doctor => self.progress.consult_doctor_now().await?,
+            Intervention::Sign(sign) => files.append("guardrails.md", &sign.text(iteration))?,
+            Intervention::Append { file, text } => files.append(file.name(), text)?,
+            Intervention::Profile { name, .. } => {
+                if self.inputs.settings.profiles.get(name).is_none() {
+                    return Ok(Some(format!("there is no model profile `{name}`")));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl RunProgress<'_> {
+    /// The journal entry of a request, which is also noted in `activity.log`.
+    fn intervened(
+        &mut self,
+        request: &InterventionRequest,
+        refused: Option<String>,
+    ) -> Result<JournalEntry, StateError> {
+        let (what, by) = (request.intervention.summary(), &request.by);
+        self.log_activity(&match &refused {
+            None => format!("intervention of {by}: {what}"),
+            Some(reason) => format!("intervention of {by} refused: {what}: {reason}"),
+        })?;
+        Ok(JournalEntry::Intervened {
+            asked: Box::new(request.clone()),
+            refused,
+        })
+    }
+
+    fn report_intervention(&self, request: &InterventionRequest, refused: Option<String>) {
+        self.inputs.reporter.emit(EventKind::Intervened {
+            what: request.intervention.summary(),
+            by: request.by.clone(),
+            refused,
+        });
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::agent::{AgentBrief, AgentConclusion};
 use crate::event::EventKind;
 use crate::model::Profile;
-use crate::state::JournalEntry;
+use crate::state::{Intervention, JournalEntry};
 use crate::task::{CheckboxId, ticked_ids};
 
 use super::RunError;
@@ -23,7 +23,6 @@ use super::leftovers::unseen_notice;
 use super::progress::RunProgress;
 use super::prompt::{self, PromptInput};
 use super::run::Run;
-use super::settings::Profiles;
 use super::verdict::decide;
 
 /// The largest task file that is read back from the clone, in bytes.
@@ -51,6 +50,7 @@ impl<'a> Run<'a> {
         };
         // Only now: what the agent wrote into the run files belongs to work that was handed back.
         let sandbox = self.workplace.sandbox();
+        self.progress.collect_hand_edits()?;
         work.has_notes = self.progress.files.read_back(sandbox, &clone).await?;
         let mut record = self.judge(number, profile, &work, &collected, &evidence);
         let decision = decide(&mut record, &work.outcome.conclusion, &self.progress);
@@ -64,7 +64,7 @@ impl<'a> Run<'a> {
     /// Records and reports that an iteration starts, and returns its profile.
     fn start_iteration(&mut self, number: u32) -> Result<&'a Profile, RunError> {
         self.inputs.reporter.begin_iteration(number);
-        let profile = current_profile(&self.inputs.settings.profiles, &self.progress)?;
+        let profile = next_profile(&self.progress, true)?;
         let started = JournalEntry::IterationStarted { iteration: number };
         self.progress.append(started)?;
         let began = format!("iteration {number} began with profile {}", profile.name);
@@ -171,12 +171,18 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The profile of the next iteration: what was decided last, else the default.
-fn current_profile<'a>(profiles: &'a Profiles, progress: &RunProgress<'_>) -> Result<&'a Profile, RunError> {
+/// The profile of the next iteration: what was decided last, else the default. Without `with_once`, the profile to go on with
+/// after that iteration.
+pub(super) fn next_profile<'a>(progress: &RunProgress<'a>, with_once: bool) -> Result<&'a Profile, RunError> {
+    let profiles = &progress.inputs.settings.profiles;
     let mut lines = progress.journal.lines().iter().rev();
     let decided = lines.find_map(|line| match &line.entry {
         JournalEntry::Recorded(record) => Some(&record.next_profile),
         JournalEntry::Profile { name } => Some(name),
+        JournalEntry::Intervened { asked, refused: None } => match &asked.intervention {
+            Intervention::Profile { name, once } if with_once || !once => Some(name),
+            _ => None,
+        },
         _ => None,
     });
     let name = decided.unwrap_or(&profiles.default);

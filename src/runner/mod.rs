@@ -18,6 +18,7 @@ mod error;
 mod evidence;
 mod evidence_sandbox;
 mod gutter;
+mod hand_edits;
 mod interventions;
 mod iteration;
 mod iteration_files;

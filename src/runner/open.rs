@@ -122,6 +122,7 @@ impl Run<'_> {
         saved_seq: u64,
         repaired: Vec<String>,
     ) -> Result<(), Halt> {
+        self.progress.collect_hand_edits()?;
         self.progress.restore(checkpoint, saved_seq, &self.task).await?;
         self.workplace.known.push(checkpoint.tip.clone());
         self.append_opened()?;

@@ -213,6 +213,16 @@ impl<'a> RunProgress<'a> {
         Ok(())
     }
 
+    /// Moves what a person appended to the run files into the inbox, and warns about other changes by hand.
+    pub(super) fn collect_hand_edits(&mut self) -> Result<(), StateError> {
+        let (inbox, now) = (self.inputs.dir.inbox(), self.inputs.parts.clock.now());
+        for warning in self.files.by_hand.collect(&inbox, now)? {
+            self.log_activity(&warning)?;
+            self.inputs.reporter.warn(warning);
+        }
+        Ok(())
+    }
+
     /// Adds a line to `activity.log`.
     pub(super) fn log_activity(&mut self, what: &str) -> Result<(), StateError> {
         let at = self.inputs.parts.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ");

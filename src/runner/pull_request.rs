@@ -1,10 +1,10 @@
 //! The text of the pull request: one function for each part of it.
 
 use crate::scm::{FileChange, agent_settings, changed_files, flags_between};
-use crate::state::IterationRecord;
+use crate::state::{IterationRecord, JournalEntry, JournalLine};
 use crate::task::{
-    AgentFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact, IterationFact, PullRequestFacts,
-    PullRequestText, Task, render_pull_request,
+    AgentFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact, InterventionFact, IterationFact,
+    PullRequestFacts, PullRequestText, Task, render_pull_request,
 };
 use crate::text::one_line;
 
@@ -45,6 +45,7 @@ pub(super) async fn pull_request_text(
         files: files.iter().map(file).collect(),
         iterations: spent.iterations,
         history: records.iter().copied().map(iteration).collect(),
+        interventions: interventions(progress.journal.lines()),
         agents: agents(&records),
         image: image(workplace),
         tokens: spent.tokens.total(),
@@ -146,6 +147,24 @@ fn file(change: &FileChange) -> FileFact {
         added: change.lines.map(|lines| lines.added),
         removed: change.lines.map(|lines| lines.removed),
     }
+}
+
+/// What people asked for and the run did, in order.
+fn interventions(lines: &[JournalLine]) -> Vec<InterventionFact> {
+    let mut after = 0;
+    let mut facts = Vec::new();
+    for line in lines {
+        match &line.entry {
+            JournalEntry::Recorded(record) => after = record.iteration,
+            JournalEntry::Intervened { asked, refused: None } => facts.push(InterventionFact {
+                after,
+                by: asked.by.clone(),
+                what: asked.intervention.summary(),
+            }),
+            _ => {}
+        }
+    }
+    facts
 }
 
 /// Each pair of agent and model once, in the order of their first iteration.

@@ -1,11 +1,9 @@
 //! The driver of a run: the loop, interventions between iterations, and the end.
 
-use std::path::Path;
-
 use crate::event::EventKind;
 use crate::id::ObjectId;
 use crate::scm;
-use crate::state::{Intervention, IterationVerdict, Journal, JournalEntry, JournalLine, RunOutcomeKind};
+use crate::state::{IterationVerdict, Journal, JournalEntry, JournalLine, RunOutcomeKind};
 use crate::task::Task;
 
 use super::budget::{Ledger, since_rest};
@@ -61,49 +59,6 @@ impl Run<'_> {
         self.iterate().await
     }
 
-    async fn carry_out_interventions(&mut self) -> Result<(), Halt> {
-        let inbox = self.inputs.dir.inbox();
-        for (path, intervention) in inbox.pending()? {
-            let result = self.carry_out(intervention, &path).await;
-            // A crash must not lose it, so it stays in the inbox until its result is in a checkpoint.
-            if !matches!(result, Err(Halt::Broken(_))) {
-                inbox.remove(&path)?;
-            }
-            result?;
-        }
-        Ok(())
-    }
-
-    async fn carry_out(&mut self, intervention: Intervention, path: &Path) -> Result<(), Halt> {
-        let result = match intervention {
-            Intervention::Stop => return Err(Halt::stopped()),
-            Intervention::Pause => return Err(Halt::paused("a person asked for a pause")),
-            // The next iteration starts with a fresh context anyway.
-            Intervention::Rotate => return Ok(()),
-            Intervention::Note { text } => self.add_note(&text, path).await.map_err(Halt::from),
-            Intervention::Doctor => self.progress.consult_doctor_now().await,
-        };
-        if !matches!(result, Err(Halt::Broken(_))) {
-            self.progress.checkpoint(None).await?;
-        }
-        result
-    }
-
-    async fn add_note(&mut self, text: &str, path: &Path) -> Result<(), RunError> {
-        // If ralph was killed after the checkpoint with the note and before its removal from the inbox, it is there twice.
-        let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let mark = format!("<!-- {name} -->");
-        let (progress, workplace) = (&mut self.progress, &self.workplace);
-        if progress.files.read("notes.md")?.contains(&mark) {
-            return Ok(());
-        }
-        let note = format!("\nNote from a person: {} {mark}\n", text.trim());
-        progress.log_activity("a person left a note")?;
-        progress.files.append("notes.md", &note)?;
-        let clone = workplace.clone_dir();
-        progress.files.copy(workplace.sandbox(), &clone).await
-    }
-
     /// Asks the doctor, without an iteration, and returns the new part of `diagnostics.md`.
     pub(super) async fn diagnose_only(&mut self) -> Result<String, RunError> {
         let before = self.progress.files.read("diagnostics.md")?.len();
@@ -123,6 +78,7 @@ impl Run<'_> {
 
     /// Ends the run by rule: recorded, checkpointed, reported.
     async fn finish(&mut self, kind: RunOutcomeKind, reason: &str) -> Result<RunOutcome, RunError> {
+        self.record_followed()?;
         let mut reason = self.inputs.parts.redactor.redact(reason);
         if let RunOutcomeKind::Failed | RunOutcomeKind::Paused = kind {
             let base = &self.inputs.dir.facts().base;

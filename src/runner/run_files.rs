@@ -13,6 +13,7 @@ use crate::secret::Redactor;
 use crate::state::{StateError, append, entries_of, if_exists};
 
 use super::error::{RunError, is_sandbox_fault};
+use super::hand_edits::HandEdits;
 
 /// Files of which the agent's version wins.
 const AGENT_FILES: [&str; 2] = ["notes.md", "progress.md"];
@@ -34,12 +35,15 @@ pub(super) struct RunFiles {
     unsaved: BTreeSet<String>,
     /// Changed since they were last copied into the clone.
     uncopied: BTreeSet<String>,
+    /// Tells what a person changed from what this program wrote.
+    pub(super) by_hand: HandEdits,
 }
 
 impl RunFiles {
     /// The run files kept in `dir` on the host.
     pub(super) fn new(dir: PathBuf, redactor: Redactor) -> Self {
         Self {
+            by_hand: HandEdits::of(&dir),
             dir,
             redactor,
             unsaved: BTreeSet::new(),
@@ -56,9 +60,10 @@ impl RunFiles {
 
     /// Replaces a file, without known secrets.
     pub(super) fn write(&mut self, name: &str, text: &str) -> Result<(), StateError> {
-        let path = self.dir.join(name);
+        let (path, text) = (self.dir.join(name), self.redactor.redact(text));
+        self.by_hand.written(name, &text)?;
         // Not synced: after a crash the checkpoint restores these files.
-        write_atomically(&path, self.redactor.redact(text).as_bytes(), FileAccess::Default)
+        write_atomically(&path, text.as_bytes(), FileAccess::Default)
             .map_err(StateError::io("write", &path))?;
         self.mark_changed(name);
         Ok(())
@@ -67,7 +72,9 @@ impl RunFiles {
     /// Appends to a file, without known secrets.
     pub(super) fn append(&mut self, name: &str, text: &str) -> Result<(), StateError> {
         fs::create_dir_all(&self.dir).map_err(StateError::io("create", &self.dir))?;
-        append(&self.dir.join(name), &self.redactor.redact(text))?;
+        let text = self.redactor.redact(text);
+        self.by_hand.appended(name, &text)?;
+        append(&self.dir.join(name), &text)?;
         self.mark_changed(name);
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::agent_work::AgentWork;
 use super::collect::Collected;
 use super::evidence::Evidence;
 use super::gutter::{self, BaseFailures};
+use super::iteration::next_profile;
 use super::ladder::{LadderDecision, history, next_rung};
 use super::progress::RunProgress;
 use super::run::Run;
@@ -42,11 +43,12 @@ impl Run<'_> {
         let on_commit = checks.filter(|check| check.commit.is_some());
         let newly_ticked = evidence.ticked.difference(&self.progress.ticked);
         let agent = self.inputs.parts.agents.for_profile(&profile.name);
+        let lasting = next_profile(&self.progress, false).ok();
         let mut record = IterationRecord {
             iteration: number,
             tip: collected.snapshot.tip.clone(),
             tree: collected.snapshot.tree.clone(),
-            next_profile: profile.name.clone(),
+            next_profile: lasting.unwrap_or(profile).name.clone(),
             profile: profile.name.clone(),
             agent: agent.name().to_owned(),
             model: agent.model_name(profile).to_owned(),

@@ -3,29 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use super::{InterventionRequest, StateError, entries_of, if_exists, to_json, write_atomically};
 
-use super::{StateError, entries_of, if_exists, to_json, write_atomically};
-
-/// What a person can ask of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "request", rename_all = "snake_case")]
-pub enum Intervention {
-    /// End now and drop the unfinished iteration.
-    Stop,
-    /// Finish this iteration, then pause.
-    Pause,
-    /// End this iteration with what it has and start another.
-    Rotate,
-    /// Add a note to the next prompt.
-    Note {
-        /// The note.
-        text: String,
-    },
-    /// Ask the doctor after this iteration.
-    Doctor,
-}
+/// The extension of a request that is waiting, and of an order that was followed and is not in the journal yet.
+const WAITING: &str = "json";
+const FOLLOWED: &str = "followed";
 
 /// The interventions in one run that are not carried out yet.
 #[derive(Clone, Debug)]
@@ -42,103 +24,121 @@ impl Inbox {
         }
     }
 
-    /// Leaves an intervention. The runner carries them out in the order of `now`, the time they were left.
-    pub fn leave(&self, intervention: &Intervention, now: Timestamp) -> Result<(), StateError> {
-        let stamp = now.as_nanosecond();
-        let file = self
-            .dir
-            .join(format!("{stamp:020}-{:08x}.json", fastrand::u32(..)));
-        write_atomically(&file, &to_json(&file, intervention)?)
+    /// Leaves a request. The runner carries requests out in the order of their time. Leaving one twice is harmless.
+    pub fn leave(&self, request: &InterventionRequest) -> Result<(), StateError> {
+        let file = self.file(&request.id, WAITING);
+        write_atomically(&file, &to_json(&file, request)?)
     }
 
-    /// The pending interventions, oldest first, each with its file.
-    pub fn pending(&self) -> Result<Vec<(PathBuf, Intervention)>, StateError> {
-        let mut paths = entries_of(&self.dir)?;
-        paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-        paths.sort();
-        let mut pending = Vec::new();
-        for path in paths {
-            // It may be carried out meanwhile: two tasks of a run may look at once.
-            if let Some(bytes) = if_exists(fs::read(&path)).map_err(StateError::io("read", &path))? {
-                let intervention = serde_json::from_slice(&bytes).map_err(StateError::corrupt(&path))?;
-                pending.push((path, intervention));
-            }
-        }
-        Ok(pending)
+    /// The waiting requests, oldest first.
+    pub fn pending(&self) -> Result<Vec<InterventionRequest>, StateError> {
+        self.with_extension(WAITING)
     }
 
-    /// Removes orders to an earlier owner of the run: they were about its work, and a run that is resumed goes on. Notes and questions to the doctor stay.
+    /// The orders that were followed and are not in the journal yet.
+    pub fn followed(&self) -> Result<Vec<InterventionRequest>, StateError> {
+        self.with_extension(FOLLOWED)
+    }
+
+    /// Marks an order as followed: it no longer waits, but the journal does not have it yet.
+    pub fn follow(&self, id: &str) -> Result<(), StateError> {
+        let file = self.file(id, WAITING);
+        let renamed = if_exists(fs::rename(&file, self.file(id, FOLLOWED)));
+        renamed.map(drop).map_err(StateError::io("rename", file))
+    }
+
+    /// Removes orders to an earlier owner of the run: they were about its work, and a run that is resumed goes on. Other
+    /// requests stay.
     pub fn discard_orders(&self) -> Result<(), StateError> {
-        for (path, intervention) in self.pending()? {
-            match intervention {
-                Intervention::Stop | Intervention::Pause | Intervention::Rotate => self.remove(&path)?,
-                Intervention::Note { .. } | Intervention::Doctor => {}
-            }
+        let orders = self.pending()?.into_iter();
+        orders
+            .filter(|request| request.intervention.is_order())
+            .try_for_each(|request| self.remove(&request.id))
+    }
+
+    /// Removes a request whose result is in the journal. Removing it twice is harmless.
+    pub fn remove(&self, id: &str) -> Result<(), StateError> {
+        for extension in [WAITING, FOLLOWED] {
+            let file = self.file(id, extension);
+            if_exists(fs::remove_file(&file)).map_err(StateError::io("remove", file))?;
         }
         Ok(())
     }
 
-    /// Removes an intervention that was carried out. Removing it twice is harmless.
-    pub fn remove(&self, path: &Path) -> Result<(), StateError> {
-        let removed = if_exists(fs::remove_file(path));
-        removed.map(drop).map_err(StateError::io("remove", path))
+    fn file(&self, id: &str, extension: &str) -> PathBuf {
+        self.dir.join(format!("{id}.{extension}"))
+    }
+
+    fn with_extension(&self, extension: &str) -> Result<Vec<InterventionRequest>, StateError> {
+        let mut requests: Vec<InterventionRequest> = Vec::new();
+        for path in entries_of(&self.dir)? {
+            if path.extension().is_none_or(|found| found != extension) {
+                continue;
+            }
+            // It may be carried out meanwhile: two tasks of a run may look at once.
+            if let Some(bytes) = if_exists(fs::read(&path)).map_err(StateError::io("read", &path))? {
+                requests.push(serde_json::from_slice(&bytes).map_err(StateError::corrupt(&path))?);
+            }
+        }
+        requests.sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
+        Ok(requests)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
+    use crate::state::Intervention;
+
+    fn leave(inbox: &Inbox, intervention: Intervention, second: i64) -> InterventionRequest {
+        let at = Timestamp::from_second(second).unwrap();
+        let request = InterventionRequest::new(intervention, "a person", at);
+        inbox.leave(&request).unwrap();
+        request
+    }
 
     #[test]
-    fn interventions_are_pending_in_order_until_removed() {
+    fn requests_are_pending_in_order_until_removed() {
         let dir = tempfile::tempdir().unwrap();
         let inbox = Inbox::new(dir.path());
         assert!(inbox.pending().unwrap().is_empty());
-        let asked = [
-            Intervention::Note { text: "a".into() },
-            Intervention::Rotate,
-            Intervention::Stop,
-        ];
-        for (second, intervention) in (0..).zip(&asked) {
-            inbox
-                .leave(intervention, Timestamp::from_second(second).unwrap())
-                .unwrap();
-        }
-        let pending = inbox.pending().unwrap();
-        assert_eq!(
-            pending
-                .iter()
-                .map(|(_, intervention)| intervention.clone())
-                .collect::<Vec<_>>(),
-            asked
-        );
-        for (path, _) in pending {
-            inbox.remove(&path).unwrap();
-            inbox.remove(&path).unwrap();
+        let note = leave(&inbox, Intervention::Note { text: "a".into() }, 1);
+        let stop = leave(&inbox, Intervention::Stop, 3);
+        let rotate = leave(&inbox, Intervention::Rotate, 2);
+        inbox.leave(&note).unwrap();
+        let asked = [note, rotate, stop];
+        assert_eq!(inbox.pending().unwrap(), asked);
+        for request in &asked {
+            inbox.remove(&request.id).unwrap();
+            inbox.remove(&request.id).unwrap();
         }
         assert!(inbox.pending().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_followed_order_no_longer_waits_and_is_not_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let inbox = Inbox::new(dir.path());
+        let stop = leave(&inbox, Intervention::Stop, 1);
+        inbox.follow(&stop.id).unwrap();
+        inbox.follow(&stop.id).unwrap();
+        assert!(inbox.pending().unwrap().is_empty());
+        assert_eq!(inbox.followed().unwrap(), std::slice::from_ref(&stop));
+        inbox.remove(&stop.id).unwrap();
+        assert!(inbox.followed().unwrap().is_empty());
     }
 
     #[test]
     fn a_new_owner_keeps_notes_and_discards_orders() {
         let dir = tempfile::tempdir().unwrap();
         let inbox = Inbox::new(dir.path());
-        let note = Intervention::Note { text: "a".into() };
-        for intervention in [
-            &Intervention::Stop,
-            &note,
-            &Intervention::Pause,
-            &Intervention::Rotate,
-        ] {
-            inbox.leave(intervention, Timestamp::UNIX_EPOCH).unwrap();
-        }
+        leave(&inbox, Intervention::Stop, 1);
+        let note = leave(&inbox, Intervention::Note { text: "a".into() }, 2);
+        leave(&inbox, Intervention::Pause, 3);
+        leave(&inbox, Intervention::Rotate, 4);
         inbox.discard_orders().unwrap();
-        let left: Vec<Intervention> = inbox
-            .pending()
-            .unwrap()
-            .into_iter()
-            .map(|(_, intervention)| intervention)
-            .collect();
-        assert_eq!(left, [note]);
+        assert_eq!(inbox.pending().unwrap(), [note]);
     }
 }

@@ -13,8 +13,8 @@ use crate::id::ObjectId;
 use crate::usage::{Tokens, Usd};
 
 use super::{
-    CheckResult, CommandFailure, IterationRecord, StateError, if_exists, open_to_append, repair_log, to_json,
-    write_atomically,
+    CheckResult, CommandFailure, InterventionRequest, IterationRecord, StateError, if_exists, open_to_append,
+    repair_log, to_json, write_atomically,
 };
 
 /// One line of the journal.
@@ -81,6 +81,14 @@ pub enum JournalEntry {
     Profile {
         /// The profile of the next iteration.
         name: String,
+    },
+    /// A person's request was carried out, or refused.
+    Intervened {
+        /// The request.
+        asked: Box<InterventionRequest>,
+        /// Why it was refused, for people.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
     },
     /// The pull request is open.
     PullRequest {
@@ -266,6 +274,13 @@ impl Journal {
             JournalEntry::Recorded(record) => Some(record.as_ref()),
             _ => None,
         })
+    }
+
+    /// Whether a request was carried out or refused.
+    #[must_use]
+    pub fn has_handled(&self, id: &str) -> bool {
+        let is_it = |line: &JournalLine| matches!(&line.entry, JournalEntry::Intervened { asked, .. } if asked.id == id);
+        self.lines.iter().any(is_it)
     }
 
     /// Writes and syncs a line that [`Journal::next`] made. Only the owner of the run may.

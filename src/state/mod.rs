@@ -5,6 +5,7 @@
 mod error;
 mod files;
 mod inbox;
+mod intervention;
 mod journal;
 mod lock;
 mod record;
@@ -13,7 +14,8 @@ mod run_dir;
 pub use error::StateError;
 pub(crate) use files::{append, entries_of, if_exists, open_to_append, to_json};
 pub use files::{repair_log, write_atomically};
-pub use inbox::{Inbox, Intervention};
+pub use inbox::Inbox;
+pub use intervention::{HandFile, Intervention, InterventionRequest, Sign};
 pub use journal::{CallCharge, Journal, JournalEntry, JournalLine, RunOutcomeKind};
 pub use lock::{RunLock, RunOwner};
 pub use record::{

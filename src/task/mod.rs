@@ -35,8 +35,8 @@ pub use frontmatter::{Frontmatter, PullRequestOptions, SandboxResources};
 pub use lint::lint;
 pub use name::{BranchName, CheckboxId, MilestoneId, Slug, TaskId};
 pub use pull_request::{
-    AgentFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact, IterationFact, PullRequestFacts,
-    PullRequestTemplateError, PullRequestText, render_pull_request,
+    AgentFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact, InterventionFact, IterationFact,
+    PullRequestFacts, PullRequestTemplateError, PullRequestText, render_pull_request,
 };
 pub use setup::{LOCK_FILES, proposed_setup};
 pub use ticks::{render_ticks, ticked_ids};

@@ -42,6 +42,8 @@ pub struct PullRequestFacts {
     pub iterations: u32,
     /// The iterations, oldest first.
     pub history: Vec<IterationFact>,
+    /// What people asked of the run.
+    pub interventions: Vec<InterventionFact>,
     /// The agents and their models.
     pub agents: Vec<AgentFact>,
     /// The image of the sandbox; `None` if it has none.
@@ -117,6 +119,17 @@ pub struct IterationFact {
     pub changed_lines: u64,
     /// `tests pass`, `tests fail` or `tests not run`.
     pub tests: String,
+}
+
+/// What a person asked of the run, and the run did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct InterventionFact {
+    /// The iteration after which it was done; 0 before the first.
+    pub after: u32,
+    /// Who asked.
+    pub by: String,
+    /// A short description, as one line.
+    pub what: String,
 }
 
 /// An agent and its model.
@@ -197,6 +210,7 @@ impl PullRequestFacts {
             evidence_shares: vec!["everything".to_owned()],
             files: vec![FileFact::default()],
             history: vec![IterationFact::default()],
+            interventions: vec![InterventionFact::default()],
             agents: vec![AgentFact::default()],
             image: Some(ImageFact::default()),
             flags: vec![FlagFact::default()],
@@ -277,6 +291,7 @@ mod tests {
                 iteration(1, "Wrote a test.", 1, "tests fail"),
                 iteration(2, "The session is kept.", 11, "tests pass"),
             ],
+            interventions: Vec::new(),
             agents: vec![AgentFact {
                 name: "claude".to_owned(),
                 model: "sonnet".to_owned(),

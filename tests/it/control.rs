@@ -17,18 +17,18 @@ use crate::support::ralph::{
 };
 
 /// A run whose first iteration works until it is let go.
-struct Held {
-    place: Place,
-    live: Live,
+pub struct Held {
+    pub place: Place,
+    pub live: Live,
 }
 
 impl Held {
     /// Starts a run that will do the whole task in its second iteration, and waits until the first is at work.
-    fn start() -> Self {
+    pub fn start() -> Self {
         Self::with(|hold| script([doing([write("draft.txt", "draft\n"), hold]), whole_task()]))
     }
 
-    fn with(script: impl FnOnce(Value) -> Value) -> Self {
+    pub fn with(script: impl FnOnce(Value) -> Value) -> Self {
         Self::started_by(script, |ralph| ralph)
     }
 
@@ -50,11 +50,11 @@ impl Held {
         Self { place, live }
     }
 
-    fn let_go(&self) {
+    pub fn let_go(&self) {
         fs::write(self.place.path().join("go"), "").unwrap();
     }
 
-    fn ask(&self, args: &[&str]) {
+    pub fn ask(&self, args: &[&str]) {
         self.place.run(args).expect(0, &[&self.place.run_id()]);
     }
 }
@@ -293,13 +293,14 @@ fn a_long_note_is_read_from_stdin_and_one_for_a_run_that_is_done_is_refused() {
     let note = held.place.path().join("note");
     fs::write(&note, format!("{}mind the end", "long ".repeat(100_000))).unwrap();
     let mut command = held.place.ralph(&["note", "-"]);
-    finish(command.stdin(fs::File::open(&note).unwrap())).expect(0, &["Left a note"]);
+    finish(command.stdin(fs::File::open(&note).unwrap()))
+        .expect(0, &["Left for run", "before its next iteration: note: long long"]);
     held.let_go();
     held.live.wait().expect(0, &[]);
     assert!(held.place.noted("notes.md").contains("mind the end"));
     held.place
         .run(&["note", "too late"])
-        .expect_refused(&["is done, so nothing will read the note", "hint: "]);
+        .expect_refused(&["is done, so nothing can be asked of it any more", "hint: "]);
 }
 
 #[test]
@@ -322,7 +323,7 @@ fn logs_can_be_read_followed_and_parsed() {
 }
 
 /// A run that committed one file, left another uncommitted, and waits for a person.
-fn resting() -> Place {
+pub fn resting() -> Place {
     let place = Place::new();
     let answer = doing([
         write("a.txt", "hello\n"),
@@ -483,6 +484,8 @@ fn a_signal_ends_a_preparation(#[case] args: &[&str], #[case] signal: &str, #[ca
 #[case(&["rotate", "rzzzzzzz"])]
 #[case(&["stop", "rzzzzzzz"])]
 #[case(&["note", "rzzzzzzz", "text"])]
+#[case(&["sign", "rzzzzzzz", "a name", "--trigger", "t", "--instruction", "i"])]
+#[case(&["profile", "rzzzzzzz", "default-cheap"])]
 #[case(&["logs", "rzzzzzzz"])]
 #[case(&["diff", "rzzzzzzz"])]
 #[case(&["doctor", "rzzzzzzz"])]
@@ -497,7 +500,7 @@ fn a_run_that_does_not_exist_is_refused_with_a_hint(#[case] args: &[&str]) {
 
 #[rstest]
 #[case(&["pause"], "no run is live")]
-#[case(&["stop", "NOT-AN-ID"], "is not a run id")]
+#[case(&["stop", "NOT-AN-ID"], "no run is named `NOT-AN-ID`")]
 #[case(&["note", " "], "the note is empty")]
 #[case(&["resume"], "there are no runs yet")]
 fn a_request_that_means_no_run_is_refused(#[case] args: &[&str], #[case] said: &str) {

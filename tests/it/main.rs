@@ -35,4 +35,5 @@ mod reference;
 mod scm;
 mod selftest;
 mod state;
+mod steer;
 mod terminal;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use ralph::model::Script;
-use ralph::state::Intervention;
+use ralph::state::{Intervention, Sign};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -125,6 +125,12 @@ pub enum Ask {
     Rotate,
     Doctor,
     Note(String),
+    Sign(Sign),
+    Profile {
+        name: String,
+        #[serde(default)]
+        once: bool,
+    },
 }
 
 impl Ask {
@@ -136,6 +142,11 @@ impl Ask {
             Self::Rotate => Intervention::Rotate,
             Self::Doctor => Intervention::Doctor,
             Self::Note(text) => Intervention::Note { text: text.clone() },
+            Self::Sign(sign) => Intervention::Sign(sign.clone()),
+            Self::Profile { name, once } => Intervention::Profile {
+                name: name.clone(),
+                once: *once,
+            },
         }
     }
 }
@@ -146,6 +157,9 @@ impl Ask {
 pub struct Later {
     /// What a person does.
     again: Again,
+    /// What a person asks for before, while the run is at rest.
+    #[serde(default)]
+    asked: Vec<Ask>,
     /// The settings of this act; those of the history by default.
     settings: Option<SettingsShape>,
     /// What comes of it.
@@ -165,6 +179,7 @@ pub enum Again {
 /// One time that a run is driven until it ends or waits.
 pub struct Act<'a> {
     pub again: Again,
+    pub asked: &'a [Ask],
     pub settings: &'a SettingsShape,
     pub expect: &'a Expected,
 }
@@ -179,11 +194,13 @@ impl History {
     pub fn acts(&self) -> impl Iterator<Item = Act<'_>> {
         let first = Act {
             again: Again::NewRun,
+            asked: &[],
             settings: &self.settings,
             expect: &self.expect,
         };
         let later = self.then.iter().map(|later| Act {
             again: later.again,
+            asked: &later.asked,
             settings: later.settings.as_ref().unwrap_or(&self.settings),
             expect: &later.expect,
         });

@@ -20,10 +20,12 @@ use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
 use ralph::scm::{LocalForge, Repository};
 use ralph::secret::{Redactor, Secret};
-use ralph::state::{Inbox, IterationRecord, JournalEntry, JournalLine, RunDir, RunOwner, Runs};
+use ralph::state::{
+    Inbox, InterventionRequest, IterationRecord, JournalEntry, JournalLine, RunDir, RunOwner, Runs,
+};
 use tempfile::TempDir;
 
-use crate::history::{Act, Again, Asked, FILES, History};
+use crate::history::{Act, Again, Ask, Asked, FILES, History};
 
 /// A repository and the runs in it.
 pub struct Stage<'a> {
@@ -49,10 +51,16 @@ impl EventSink for Person {
         if matches!(event.kind, EventKind::IterationStarted { .. }) {
             let now = |asked: &&Asked| Some(asked.iteration) == event.iteration;
             for asked in self.asked.iter().filter(now) {
-                self.inbox.leave(&asked.ask.request(), event.at).unwrap();
+                ask(&self.inbox, &asked.ask, event.at);
             }
         }
     }
+}
+
+/// Leaves a person's request.
+fn ask(inbox: &Inbox, ask: &Ask, at: Timestamp) {
+    let request = InterventionRequest::new(ask.request(), "someone", at);
+    inbox.leave(&request).unwrap();
 }
 
 /// A wall clock that someone sets while the run is at work.
@@ -150,6 +158,9 @@ impl<'a> Stage<'a> {
             _ => self.new_run(&repository).await,
         };
         self.run = Some(run.clone());
+        for asked in act.asked {
+            ask(&run.inbox(), asked, Timestamp::now());
+        }
         let events = Arc::new(Mutex::new(Vec::new()));
         let parts = self.parts(repository, &run, events.clone());
         let sandbox = SandboxSpec {

@@ -1,0 +1,264 @@
+//! Steering a run: signs, profiles, changes by hand; while it works, while it rests, and across `kill -9`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use ralph::state::{Intervention, Sign};
+use ralph::{RunControl, Surroundings};
+use rstest::rstest;
+use serde_json::Value;
+
+use crate::control::{Held, resting};
+use crate::support::ralph::Place;
+
+const SIGN: [&str; 6] = [
+    "sign",
+    "small steps",
+    "--trigger",
+    "a large diff",
+    "--instruction",
+    "split it",
+];
+
+/// How often a text is in a run file.
+fn count(place: &Place, file: &str, text: &str) -> usize {
+    place.noted(file).matches(text).count()
+}
+
+/// What `ralph status` says of the requests to the only run.
+fn requests(place: &Place) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let status = place.status();
+    let rows = status["interventions"].as_array().unwrap().iter();
+    rows.map(|row| (text(&row["state"]), text(&row["what"])))
+        .collect()
+}
+
+fn is(state: &str, what: &str) -> (String, String) {
+    (state.to_owned(), what.to_owned())
+}
+
+#[test]
+fn a_sign_reaches_a_live_run_before_its_next_iteration() {
+    let held = Held::start();
+    held.ask(&SIGN);
+    assert_eq!(requests(&held.place), [is("pending", "sign: small steps")]);
+    held.let_go();
+    held.live
+        .wait()
+        .expect(0, &["a person: sign: small steps", "done: "]);
+    let prompt = held.place.noted("iterations/2/prompt.md");
+    assert!(
+        prompt.contains("### sign: small steps\n- trigger: a large diff\n- instruction: split it\n- added_after: iteration 1"),
+        "{prompt}"
+    );
+    assert_eq!(requests(&held.place), [is("done", "sign: small steps")]);
+}
+
+#[test]
+fn a_sign_survives_a_kill_between_request_and_application_and_is_added_once() {
+    let held = Held::start();
+    held.ask(&SIGN);
+    held.live.signal("KILL");
+    let Held { place, live } = held;
+    assert_eq!(live.wait().code, None);
+    let (request, kept) = (request_file(&place), place.path().join("request"));
+    fs::copy(&request, &kept).unwrap();
+    assert_eq!(requests(&place), [is("pending", "sign: small steps")]);
+    fs::write(place.path().join("go"), "").unwrap();
+    place.run(&["resume"]).expect(0, &["sign: small steps", "done: "]);
+    assert!(!request.exists());
+    assert_eq!(count(&place, "guardrails.md", "### sign: small steps"), 1);
+}
+
+/// The file of the only request that waits.
+fn request_file(place: &Place) -> PathBuf {
+    let files = fs::read_dir(place.run_dir().join("control")).unwrap();
+    let mut files = files.map(|entry| entry.unwrap().path());
+    files
+        .find(|path| path.extension().is_some_and(|end| end == "json"))
+        .unwrap()
+}
+
+#[test]
+fn a_request_that_a_kill_left_in_the_inbox_after_its_checkpoint_is_not_carried_out_again() {
+    let place = resting();
+    place.run(&SIGN).expect(0, &["when `ralph resume "]);
+    let (request, kept) = (request_file(&place), place.path().join("request"));
+    fs::copy(&request, &kept).unwrap();
+    // As if ralph was killed after the checkpoint and before it removed the file.
+    place.run(&["resume"]).expect(0, &["sign: small steps", "done: "]);
+    assert_eq!(count(&place, "guardrails.md", "### sign: small steps"), 1);
+
+    let place = Place::new();
+    let (pause, done) = (resting_answer(), crate::support::ralph::whole_task());
+    let script = crate::support::ralph::script([pause.clone(), pause, done]);
+    place.run_script(&script).expect(3, &[]);
+    place.run(&SIGN).expect(0, &[]);
+    let request = request_file(&place);
+    fs::copy(&request, &kept).unwrap();
+    place.run(&["resume"]).expect(3, &["sign: small steps"]);
+    fs::copy(&kept, &request).unwrap();
+    place.run(&["resume"]).expect(0, &["done: "]);
+    assert_eq!(count(&place, "guardrails.md", "### sign: small steps"), 1);
+    assert_eq!(requests(&place), [is("done", "sign: small steps")]);
+    assert!(!request.exists());
+}
+
+/// An answer that asks for a person.
+fn resting_answer() -> Value {
+    crate::support::ralph::doing([serde_json::json!({"type": "pause", "reason": "look"})])
+}
+
+#[rstest]
+#[case(&["sign", "n", "--trigger", " ", "--instruction", "i"], "the trigger of the sign is empty")]
+#[case(&["sign", "n", "--trigger", "t", "--instruction", "a\nb"], "the instruction of the sign has more than one line")]
+#[case(&["profile", "unheard-of"], "there is no model profile `unheard-of`")]
+#[case(&["resume", "--set", "default_profile=unheard-of"], "unheard-of")]
+#[case(&["resume", "--set", "git.branch_prefix=x"], "`git.branch_prefix` is fixed when a run is created")]
+fn what_cannot_apply_is_refused_and_changes_nothing(#[case] args: &[&str], #[case] said: &str) {
+    let place = resting();
+    place.run(args).expect_refused(&[said]);
+    assert_eq!(requests(&place), []);
+    assert_eq!(place.status()["state"], "paused");
+}
+
+#[rstest]
+#[case::by_command(&["profile", "strong-doctor"], &["resume"])]
+#[case::by_setting(&[], &["resume", "--set", "default_profile=strong-doctor"])]
+fn a_run_at_rest_goes_on_with_the_chosen_profile(#[case] before: &[&str], #[case] resume: &[&str]) {
+    let place = resting();
+    if !before.is_empty() {
+        place.run(before).expect(0, &["profile strong-doctor"]);
+    }
+    place.run(resume).expect(
+        0,
+        &[
+            "profile strong-doctor",
+            "iteration 2 with strong-doctor",
+            "done: ",
+        ],
+    );
+    assert_eq!(requests(&place), [is("done", "profile strong-doctor")]);
+}
+
+#[test]
+fn a_live_run_goes_on_with_the_chosen_profile_and_with_the_earlier_one_after_it() {
+    let held = Held::with(|hold| {
+        use crate::support::ralph::{doing, script, whole_task, write};
+        script([doing([hold]), doing([write("b.txt", "b\n")]), whole_task()])
+    });
+    held.ask(&["profile", "strong-doctor", "--once"]);
+    held.let_go();
+    let ended = held.live.wait();
+    ended.expect(0, &["iteration 2 with strong-doctor"]);
+    let first = ended.stderr.split("iteration 1 with ").nth(1).unwrap();
+    let first = first.split_whitespace().next().unwrap();
+    assert_ne!(first, "strong-doctor");
+    ended.expect(0, &[&format!("iteration 3 with {first}")]);
+}
+
+#[test]
+fn what_is_appended_by_hand_at_rest_is_kept_and_used() {
+    let place = resting();
+    let append = |file: &str, text: &str| {
+        let path = place.run_dir().join("ralph").join(file);
+        fs::write(&path, fs::read_to_string(&path).unwrap() + text).unwrap();
+    };
+    append("guardrails.md", "\n### sign: by hand\n- trigger: t\n");
+    append("notes.md", "\nmind the gap\n");
+    place
+        .run(&["resume"])
+        .expect(0, &["a person, by hand: appended to guardrails.md", "done: "]);
+    let prompt = place.noted("iterations/2/prompt.md");
+    assert!(
+        prompt.contains("### sign: by hand") && prompt.contains("mind the gap"),
+        "{prompt}"
+    );
+    assert_eq!(count(&place, "guardrails.md", "### sign: by hand"), 1);
+    assert_eq!(count(&place, "notes.md", "mind the gap"), 1);
+}
+
+#[test]
+fn another_change_by_hand_is_warned_about_and_kept_beside() {
+    let place = resting();
+    let notes = place.run_dir().join("ralph/notes.md");
+    let before = fs::read_to_string(&notes).unwrap();
+    fs::write(&notes, "all new\n").unwrap();
+    place.run(&["resume"]).expect(
+        0,
+        &["`notes.md` was changed by hand", "notes.md.by-hand", "done: "],
+    );
+    let kept = place.run_dir().join("notes.md.by-hand");
+    assert_eq!(fs::read_to_string(kept).unwrap(), "all new\n");
+    assert!(fs::read_to_string(&notes).unwrap().starts_with(&before));
+}
+
+#[test]
+fn what_is_appended_by_hand_while_the_run_works_is_used_too() {
+    let held = Held::start();
+    let notes = held.place.run_dir().join("ralph/notes.md");
+    fs::write(&notes, fs::read_to_string(&notes).unwrap() + "mind the gap\n").unwrap();
+    held.let_go();
+    held.live.wait().expect(0, &["done: "]);
+    assert!(
+        held.place
+            .noted("iterations/2/prompt.md")
+            .contains("mind the gap")
+    );
+}
+
+#[test]
+fn a_run_is_named_by_its_id_the_beginning_of_its_id_or_its_task() {
+    let place = resting();
+    let id = place.run_id();
+    let task = fs::read_to_string(place.repo().join("ralph_task.md")).unwrap();
+    let task_id = task.split("task_id: ").nth(1).unwrap().lines().next().unwrap();
+    for name in [id.as_str(), &id[..4], task_id] {
+        place.run(&["status", name]).expect(0, &[]);
+        place.run(&["note", name, "a note"]).expect(0, &[&id]);
+    }
+    place
+        .run(&["status", "unheard-of"])
+        .expect_refused(&["no run is named `unheard-of`", "hint: "]);
+    let script = crate::support::ralph::script([crate::support::ralph::whole_task()]);
+    place.run_script(&script).expect(0, &["done: "]);
+    let newest = place.run(&["status", task_id, "--json"]).stdout;
+    assert!(!newest.contains(&id), "{newest}");
+    place
+        .run(&["status", &format!("{task_id}-v3")])
+        .expect_refused(&["no run is named"]);
+    let second = place.run(&["status", &format!("{task_id}-v2"), "--json"]).stdout;
+    assert_eq!(second, newest);
+    place
+        .run(&["status", "r"])
+        .expect_refused(&["is the beginning of several ids", &id]);
+}
+
+#[test]
+fn a_program_steers_a_run_through_the_library() {
+    let place = resting();
+    let env = [
+        ("RALPH_HOME", place.home().display().to_string()),
+        ("PATH", std::env::var("PATH").unwrap()),
+        ("USER", "someone".to_owned()),
+    ];
+    let env = env.map(|(name, value)| (name.to_owned(), value));
+    let control = RunControl::new(Surroundings::new(env.into(), place.repo()));
+    let run = control.find(&place.run_id()).unwrap();
+    let sign = Sign {
+        name: "small steps".to_owned(),
+        trigger: "a large diff".to_owned(),
+        instruction: "split it".to_owned(),
+        evidence: None,
+    };
+    control.intervene(&run, Intervention::Sign(sign)).unwrap();
+    assert!(
+        control
+            .intervene(&run, Intervention::Stop)
+            .unwrap_err()
+            .to_string()
+            .contains("is not live")
+    );
+    place.run(&["resume"]).expect(0, &["someone: sign: small steps"]);
+}
