@@ -152,9 +152,9 @@ impl RalphBuilder {
         let (file, existing) = match self.resumed.take() {
             Some(run) => {
                 let dir = find_run(&context, &run).await?;
-                profile = check_resumed(&self.given.overrides)?;
+                profile = check_resumed(&self.given.overrides, &dir)?;
                 self.given.keep_those_of(&dir);
-                (TaskFile::of_run(&context, &dir), Some(dir))
+                (TaskFile::of_run(&context, &dir)?, Some(dir))
             }
             None => (self.read_task(&context)?, None),
         };
@@ -266,10 +266,23 @@ impl RalphBuilder {
 }
 
 /// Refuses settings that a run cannot change any more. Returns the model profile that is given for it.
-fn check_resumed(given: &[ConfigOverride]) -> Result<Option<String>, AssemblyError> {
+fn check_resumed(given: &[ConfigOverride], dir: &RunDir) -> Result<Option<String>, AssemblyError> {
     if let Some(given) = given.iter().find(|given| FIXED.contains(&given.key.as_str())) {
         let message = format!("`{}` is fixed when a run is created", given.key);
         return Err(AssemblyError::usage(message).with_hint("leave it out, or start another run"));
+    }
+    let edit = |request: &InterventionRequest| matches!(request.intervention, Intervention::Edit { .. });
+    let budget = given.iter().find(|given| given.key.starts_with("budget."));
+    if let Some(given) = budget.filter(|_| {
+        dir.inbox()
+            .pending()
+            .is_ok_and(|waiting| waiting.iter().any(edit))
+    }) {
+        let message = format!(
+            "an edit of the task waits, whose budget wins over `{}`",
+            given.key
+        );
+        return Err(AssemblyError::usage(message).with_hint("set it in the task with `ralph edit`"));
     }
     let profile = given.iter().rev().find(|given| given.key == "default_profile");
     Ok(profile.map(|given| given.value.clone()))

@@ -16,13 +16,13 @@ pub(crate) struct TaskFile {
 }
 
 impl TaskFile {
-    /// The task of a run that exists, as it was when the run was created.
-    pub(crate) fn of_run(context: &AssemblyContext, dir: &RunDir) -> Self {
-        Self {
+    /// The task of a run that exists, as its next iteration will have it.
+    pub(crate) fn of_run(context: &AssemblyContext, dir: &RunDir) -> Result<Self, AssemblyError> {
+        Ok(Self {
             path: dir.task_file(),
-            text: dir.facts().task.clone(),
+            text: dir.next_task()?,
             project: project_of(context, dir),
-        }
+        })
     }
 }
 
@@ -96,15 +96,19 @@ pub(crate) fn load_quietly(
     config::load(&inputs).map_err(Into::into)
 }
 
-/// The configuration that a resume of this run would have, its warnings not reported.
+/// The configuration that a resume of this run would have, its warnings not reported. `task` replaces its task.
 pub(crate) fn load_of_run(
     context: &AssemblyContext,
     run: &RunDir,
+    task: Option<&str>,
     given: &GivenSettings,
 ) -> Result<Config, AssemblyError> {
     let mut given = given.clone();
     given.keep_those_of(run);
-    let file = TaskFile::of_run(context, run);
+    let mut file = TaskFile::of_run(context, run)?;
+    if let Some(text) = task {
+        text.clone_into(&mut file.text);
+    }
     config::load(&inputs(context, Some(&file), &given)?).map_err(Into::into)
 }
 

@@ -1,16 +1,20 @@
 //! What a person can do to the runs of this user. Command line, API and dashboard call these operations.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{Config, ConfigLayer};
 use crate::id::RunId;
 use crate::secret::Redactor;
 use crate::state::{
-    Intervention, InterventionRequest, JournalEntry, JournalLine, RunDir, RunOutcomeKind, StateError,
+    CheckResult, Intervention, InterventionRequest, IterationRecord, JournalEntry, JournalLine, RunDir,
+    RunOutcomeKind, StateError, standing_records,
 };
-use crate::task::Task;
+use crate::task::{Task, lint, render_ticks};
 
 use super::configuration::{self, GivenSettings};
+use super::error::describe_finding;
 use super::{AssemblyContext, AssemblyError, SilentReporter, Surroundings};
 
 /// Finds and steers the runs of this user.
@@ -28,7 +32,7 @@ use super::{AssemblyContext, AssemblyError, SilentReporter, Surroundings};
 /// # }
 /// ```
 pub struct RunControl {
-    context: AssemblyContext,
+    pub(super) context: AssemblyContext,
     given: GivenSettings,
 }
 
@@ -107,10 +111,98 @@ impl RunControl {
         Ok(request)
     }
 
-    /// The configuration that a resume of this run would have.
-    fn configuration(&self, run: &RunDir) -> Result<Config, AssemblyError> {
-        configuration::load_of_run(&self.context, run, &self.given)
+    /// Gives a run another text of its task. The linter checks it first; nothing is changed if it is refused.
+    pub fn edit(&self, run: &RunDir, text: &str) -> Result<InterventionRequest, AssemblyError> {
+        // Only the runner ticks.
+        let text = render_ticks(text, &BTreeSet::new());
+        let name = Path::new("ralph_task.md");
+        let rules = configuration::load_quietly(
+            &self.context,
+            configuration::project_of(&self.context, run),
+            &self.given,
+        )?;
+        let findings = lint(Some(&text), rules.settings.task.min_checkboxes.get() as usize);
+        if !findings.is_empty() {
+            let details = findings.iter().map(|finding| describe_finding(name, finding));
+            return Err(AssemblyError::invalid_task(name, findings.len()).with_details(details));
+        }
+        let (before, after) = (Task::parse(&run.next_task()?)?, Task::parse(&text)?);
+        let config = configuration::load_of_run(&self.context, run, Some(&text), &self.given)?;
+        check_edit(run, &before, &after, &config)?;
+        let request = self.intervene(run, Intervention::Edit { task: text })?;
+        if let Some(name) = before.frontmatter.profile_chosen(&after.frontmatter) {
+            let (name, once) = (name.to_owned(), false);
+            self.intervene(run, Intervention::Profile { name, once })?;
+        }
+        Ok(request)
     }
+
+    /// Takes a run back to the code as it was after the iteration `from`, by default the last good one before the newest.
+    pub fn retry(&self, run: &RunDir, from: Option<u32>) -> Result<InterventionRequest, AssemblyError> {
+        let lines = run.journal()?;
+        let mut earlier = standing_records(&lines);
+        if earlier.pop().is_none() {
+            let id = &run.facts().id;
+            return Err(AssemblyError::usage(format!(
+                "run `{id}` has no iteration to take back"
+            )));
+        }
+        let is_good = |record: &&&IterationRecord| {
+            !record.score.gutter && record.tests.as_ref().is_none_or(CheckResult::passed)
+        };
+        let good = earlier
+            .iter()
+            .rev()
+            .find(is_good)
+            .map_or(0, |record| record.iteration);
+        let from = from.unwrap_or(good);
+        if from > 0 && !earlier.iter().any(|record| record.iteration == from) {
+            let numbers: Vec<String> = earlier
+                .iter()
+                .map(|record| record.iteration.to_string())
+                .collect();
+            let known = format!("0 (the beginning) {}", numbers.join(" "));
+            return Err(
+                AssemblyError::usage(format!("there is no iteration {from} to go back to"))
+                    .with_hint(format!("one of these: {}", known.trim())),
+            );
+        }
+        self.intervene(run, Intervention::Retry { from })
+    }
+
+    /// The configuration that a resume of this run would have.
+    pub(super) fn configuration(&self, run: &RunDir) -> Result<Config, AssemblyError> {
+        configuration::load_of_run(&self.context, run, None, &self.given)
+    }
+}
+
+/// Refuses an edit that the run cannot follow.
+fn check_edit(run: &RunDir, before: &Task, after: &Task, config: &Config) -> Result<(), AssemblyError> {
+    let id = &run.facts().id;
+    let quoted = |keys: &[&str]| {
+        let keys: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+        keys.join(", ")
+    };
+    let fixed = before.fixed_keys_changed(after);
+    if !fixed.is_empty() {
+        let message = format!("{} cannot change after a run was created", quoted(&fixed));
+        return Err(AssemblyError::usage(message).with_hint("`ralph run` starts another run"));
+    }
+    let restart = before.restart_keys_changed(after);
+    if !restart.is_empty() && run.holder()?.is_some() {
+        let message = format!("{} cannot change while run `{id}` is live", quoted(&restart));
+        return Err(AssemblyError::usage(message).with_hint(format!("`ralph pause {id}` first")));
+    }
+    for key in before.settings_changed(after) {
+        if let Some(origin) = config
+            .origin(key)
+            .filter(|origin| origin.layer != ConfigLayer::Task)
+        {
+            let message = format!("`{key}` of the task cannot apply: {} wins over it", origin.place);
+            return Err(AssemblyError::usage(message));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a run works on this task; `name` may end in the `-v2` of its branch.

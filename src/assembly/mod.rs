@@ -32,6 +32,7 @@ pub(crate) mod package_clients;
 mod preflight;
 pub(crate) mod provider;
 mod ralph;
+mod removal;
 mod reporter;
 mod settings;
 pub(crate) mod spec;

@@ -1,6 +1,6 @@
 //! `ralph pause`, `rotate`, `stop`, `note`, `sign` and `profile`: requests, left in the run's inbox.
 
-use crate::state::{Intervention, RunDir, Sign};
+use crate::state::{Intervention, InterventionRequest, RunDir, Sign};
 
 use super::select::{is_live, select_live_run, select_run};
 use super::{CliError, CliExit, CliResult, Context};
@@ -93,28 +93,22 @@ pub(super) fn profile(context: &Context, args: ProfileArgs) -> CliResult {
     leave(context, &run, Intervention::Profile { name, once })
 }
 
-/// Leaves a request and says when it takes effect.
-pub(super) fn leave(context: &Context, run: &RunDir, request: Intervention) -> CliResult {
+fn leave(context: &Context, run: &RunDir, request: Intervention) -> CliResult {
     let request = context.control()?.intervene(run, request)?;
-    let id = &run.facts().id;
-    match &request.intervention {
-        Intervention::Stop => context.ui.say(format_args!("Asked it to stop: run {id}.")),
-        Intervention::Pause => context
-            .ui
-            .say(format_args!("Asked it to pause after this iteration: run {id}.")),
-        Intervention::Rotate => context
-            .ui
-            .say(format_args!("Asked it for a fresh iteration: run {id}.")),
-        other => {
-            let when = if is_live(run) {
-                "before its next iteration".to_owned()
-            } else {
-                format!("when `ralph resume {id}` continues it")
-            };
-            context
-                .ui
-                .say(format_args!("Left for run {id}, {when}: {}.", other.summary()));
-        }
-    }
+    said(context, run, &request);
     Ok(CliExit::Success)
+}
+
+/// Says when a request takes effect.
+pub(super) fn said(context: &Context, run: &RunDir, request: &InterventionRequest) {
+    let id = &run.facts().id;
+    let what = request.intervention.summary();
+    let text = match &request.intervention {
+        Intervention::Stop => format!("Asked it to stop: run {id}."),
+        Intervention::Pause => format!("Asked it to pause after this iteration: run {id}."),
+        Intervention::Rotate => format!("Asked it for a fresh iteration: run {id}."),
+        _ if is_live(run) => format!("Left for run {id}, before its next iteration: {what}."),
+        _ => format!("Left for run {id}, when `ralph resume {id}` continues it: {what}."),
+    };
+    context.ui.say(text);
 }

@@ -6,6 +6,7 @@ mod credentials;
 mod demo;
 mod diff;
 mod doctor;
+mod edit;
 mod error;
 mod gateway;
 mod image;
@@ -15,6 +16,7 @@ mod logs;
 mod network;
 mod overrides;
 mod reference;
+mod remove;
 mod resume;
 mod run;
 mod sandbox;
@@ -88,6 +90,10 @@ enum CliCommand {
     Note(control::NoteArgs),
     Sign(control::SignArgs),
     Profile(control::ProfileArgs),
+    Edit(edit::EditArgs),
+    Retry(edit::RetryArgs),
+    Rm(remove::RemoveArgs),
+    Prune(remove::PruneArgs),
     Logs(logs::LogsArgs),
     Diff(diff::DiffArgs),
     Doctor(doctor::DoctorArgs),
@@ -197,6 +203,10 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::Note(args) => control::note(context, args),
         CliCommand::Sign(args) => control::sign(context, args),
         CliCommand::Profile(args) => control::profile(context, args),
+        CliCommand::Edit(args) => block_on(edit::edit(context, args)),
+        CliCommand::Retry(args) => edit::retry(context, &args),
+        CliCommand::Rm(args) => block_on(remove::remove(context, args)),
+        CliCommand::Prune(args) => block_on(remove::prune(context, args)),
         CliCommand::Logs(args) => logs::logs(context, &args),
         CliCommand::Diff(args) => block_on(diff::diff(context, args)),
         CliCommand::Doctor(args) => block_on(doctor::doctor(context, args)),

@@ -1,13 +1,14 @@
 //! `ralph status`
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::event::RunEnd;
-use crate::runner::Ledger;
+use crate::runner::{self, Ledger};
 use crate::state::{InterventionRequest, IterationRecord, JournalEntry, JournalLine, RunDir};
-use crate::task::Task;
+use crate::task::{CheckboxId, Task};
 
 use super::ui::align_columns;
 use super::{CliError, CliExit, CliResult, Context};
@@ -86,6 +87,8 @@ pub(super) fn status(context: &Context, args: &StatusArgs) -> CliResult {
 fn status_of(run: &RunDir) -> Result<RunStatus, CliError> {
     let facts = run.facts();
     let lines = run.journal()?;
+    let task = facts.task_after(&lines);
+    let ticked = runner::ticked_after(facts, &lines).unwrap_or_default();
     let holder = run.holder()?;
     let ledger = Ledger::from_journal(&lines, Duration::ZERO);
     let last = lines.iter().rev().find_map(|line| match &line.entry {
@@ -104,11 +107,11 @@ fn status_of(run: &RunDir) -> Result<RunStatus, CliError> {
         state,
         reason,
         pid: holder.map(|owner| owner.pid),
-        task: Task::parse(&facts.task).map_or_else(|_| String::new(), |task| task.title().to_owned()),
+        task: Task::parse(task).map_or_else(|_| String::new(), |task| task.title().to_owned()),
         repository: facts.repository.display().to_string(),
         branch: facts.branch.clone(),
         iterations: ledger.iterations,
-        checkboxes: checkboxes(&facts.task, last),
+        checkboxes: checkboxes(task, &ticked),
         loop_score: last.map(|record| record.score.total),
         tokens: ledger.tokens.total(),
         cost_usd: ledger.cost.dollars(),
@@ -148,15 +151,12 @@ fn interventions(run: &RunDir, lines: &[JournalLine]) -> Result<Vec<Intervention
     Ok(shown)
 }
 
-fn checkboxes(task: &str, last: Option<&IterationRecord>) -> Vec<CheckboxStatus> {
+fn checkboxes(task: &str, ticked: &BTreeSet<CheckboxId>) -> Vec<CheckboxStatus> {
     let checkboxes = Task::parse(task).map(|task| task.checkboxes).unwrap_or_default();
-    let show = |one: crate::task::Checkbox| {
-        let id = one.id.to_string();
-        CheckboxStatus {
-            ticked: last.is_some_and(|record| record.ticked.contains(&id)),
-            text: one.text,
-            id,
-        }
+    let show = |one: crate::task::Checkbox| CheckboxStatus {
+        ticked: ticked.contains(&one.id),
+        text: one.text,
+        id: one.id.to_string(),
     };
     checkboxes.into_iter().map(show).collect()
 }

@@ -44,7 +44,7 @@ impl IterationWait {
 impl RunProgress<'_> {
     /// Whether the budget allows another iteration.
     pub(super) fn check_budget(&self) -> Result<(), Halt> {
-        let budget = &self.inputs.settings.budget;
+        let budget = &self.budget;
         self.ledger().check(budget)?;
         let only_cost = budget.max_cost.is_some() && budget.max_tokens.is_none();
         if only_cost && self.recent_ledger().unpriced_calls > 0 {
@@ -59,7 +59,7 @@ impl RunProgress<'_> {
     /// How long the current work may take: one iteration, within the wall time that the budget leaves.
     pub(super) fn time_limit(&self) -> Duration {
         let settings = self.inputs.settings;
-        let left = self.ledger().time_left(&settings.budget);
+        let left = self.ledger().time_left(&self.budget);
         settings.iteration_timeout.min(left)
     }
 
@@ -71,13 +71,13 @@ impl RunProgress<'_> {
 
     /// The cost that the budget leaves; `None` without a limit.
     pub(super) fn cost_left(&self) -> Option<Usd> {
-        let limit = self.inputs.settings.budget.max_cost?;
+        let limit = self.budget.max_cost?;
         Some(limit.saturating_sub(self.ledger().cost))
     }
 
     /// Waits, unless that exceeds the total the run may wait. The caller watches for interventions.
     pub(super) async fn wait(&mut self, wait: Duration, reason: String) -> Result<(), Halt> {
-        let limit = self.inputs.settings.budget.max_rate_limit_wait;
+        let limit = self.budget.max_rate_limit_wait;
         if self.recent_ledger().waited + wait > limit {
             return Err(Halt::paused(format!(
                 "waiting for the model would exceed {} in total (max_rate_limit_wait_minutes)",
@@ -133,7 +133,7 @@ impl RunProgress<'_> {
             return None;
         }
         let (spent, tokens) = (metering.meter.spent(), self.ledger().tokens.total());
-        let limit = self.inputs.settings.budget.max_tokens;
+        let limit = self.budget.max_tokens;
         metering.notices.take();
         metering.meter.allow(Allowance {
             cost: self.cost_left().map(|left| spent.cost + left),
@@ -154,7 +154,7 @@ impl RunProgress<'_> {
     ) -> Result<u64, Halt> {
         // The cost of a session is unknown until it is over.
         let (ledger, reserved) = (self.ledger(), CallCharge::default());
-        ledger.check_call(&self.inputs.settings.budget, reserved)?;
+        ledger.check_call(&self.budget, reserved)?;
         let call = ledger.calls + 1;
         if let Some(metering) = metering {
             // Before the journal, so that the meter knows every session that the journal has.

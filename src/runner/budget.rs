@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::{CallCharge, JournalEntry, JournalLine};
+use crate::state::{CallCharge, Intervention, JournalEntry, JournalLine};
+use crate::task::Frontmatter;
 use crate::text::counted;
 use crate::usage::{Tokens, Usd};
 
@@ -39,6 +40,30 @@ impl Default for Budget {
             max_tokens: None,
             max_consecutive_gutter: 3,
             max_rate_limit_wait: Duration::from_secs(360 * MINUTE),
+        }
+    }
+}
+
+impl Budget {
+    /// Takes over the limits that an edit of the task sets.
+    pub(super) fn follow(&mut self, before: &Frontmatter, after: &Frontmatter) {
+        fn changed<T: PartialEq>(before: Option<T>, after: Option<T>) -> Option<T> {
+            if before == after { None } else { after }
+        }
+        if let Some(count) = changed(before.max_iterations, after.max_iterations) {
+            self.max_iterations = count.get();
+        }
+        if let Some(minutes) = changed(before.max_wall_time_minutes, after.max_wall_time_minutes) {
+            self.max_wall_time = Duration::from_secs(60 * u64::from(minutes.get()));
+        }
+        if let Some(cost) = changed(before.max_cost_usd_estimate, after.max_cost_usd_estimate) {
+            self.max_cost = Some(cost);
+        }
+        if let Some(count) = changed(before.max_tokens_total, after.max_tokens_total) {
+            self.max_tokens = Some(count.get());
+        }
+        if let Some(count) = changed(before.max_consecutive_gutter, after.max_consecutive_gutter) {
+            self.max_consecutive_gutter = count.get() as usize;
         }
     }
 }
@@ -154,12 +179,13 @@ fn exceeded(reason: &str) -> Result<(), Halt> {
     Err(Halt::failed(format!("budget exceeded: {reason}")))
 }
 
-/// The journal after the last end of the run. A person has seen what came before.
+/// The journal after the last end of the run, or after a person took iterations back. A person has seen what came before.
 pub(super) fn since_rest(lines: &[JournalLine]) -> &[JournalLine] {
-    let from = lines
-        .iter()
-        .rposition(|line| matches!(line.entry, JournalEntry::Ended { .. }))
-        .map_or(0, |at| at + 1);
+    let is_rest = |line: &JournalLine| {
+        let is_end = matches!(line.entry, JournalEntry::Ended { .. });
+        is_end || matches!(line.intervention(), Some(Intervention::Retry { .. }))
+    };
+    let from = lines.iter().rposition(is_rest).map_or(0, |at| at + 1);
     &lines[from..]
 }
 

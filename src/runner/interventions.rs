@@ -91,6 +91,9 @@ impl Run<'_> {
         // The result and the entry that says so take effect together.
         let entry = self.progress.intervened(request, refused.clone())?;
         self.progress.checkpoint(Some(entry)).await?;
+        if refused.is_none() {
+            self.show_changes(&request.intervention).await?;
+        }
         self.progress.report_intervention(request, refused);
         applied.map(drop)
     }
@@ -115,6 +118,8 @@ impl Run<'_> {
                     return Ok(Some(format!("there is no model profile `{name}`")));
                 }
             }
+            Intervention::Edit { task } => return self.edit(task).await,
+            Intervention::Retry { from } => return self.retry(*from),
         }
         Ok(None)
     }

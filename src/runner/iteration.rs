@@ -12,7 +12,6 @@ use crate::task::{CheckboxId, ticked_ids};
 
 use super::RunError;
 use super::agent_work::{AgentWork, run_agent};
-use super::budget::Budget;
 use super::collect::{Collected, collect};
 use super::error::{Halt, is_sandbox_fault};
 use super::evidence::{Evidence, checkboxes_named};
@@ -89,7 +88,7 @@ impl<'a> Run<'a> {
             tip: progress.tip.to_string(),
             last: progress.last.clone(),
             tests: progress.test_output()?,
-            budgets: budgets_text(number, &inputs.settings.budget, progress),
+            budgets: budgets_text(number, progress),
             answer_format: inputs.parts.agents.for_profile(&profile.name).answer_format(),
         };
         let text = prompt::render(&input, inputs.settings.prompt_bytes)?;
@@ -192,8 +191,8 @@ pub(super) fn next_profile<'a>(progress: &RunProgress<'a>, with_once: bool) -> R
 }
 
 /// What the prompt says about the budgets and the recent loop scores.
-fn budgets_text(number: u32, budget: &Budget, progress: &RunProgress<'_>) -> String {
-    let spent = progress.ledger();
+fn budgets_text(number: u32, progress: &RunProgress<'_>) -> String {
+    let (budget, spent) = (&progress.budget, progress.ledger());
     let mut text = format!("Iteration {number} of {}\n", budget.max_iterations);
     let _ = writeln!(text, "Minutes left: {}", spent.time_left(budget).as_secs() / 60);
     if let Some(limit) = budget.max_cost {

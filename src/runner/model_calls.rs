@@ -66,7 +66,7 @@ async fn call(
         cost: request.worst_cost(),
     };
     let ledger = progress.ledger();
-    ledger.check_call(&progress.inputs.settings.budget, reserved)?;
+    ledger.check_call(&progress.budget, reserved)?;
     let call = ledger.calls + 1;
     progress.append(JournalEntry::Calling {
         call,
@@ -77,22 +77,22 @@ async fn call(
     let spent = spent(&reply, reserved);
     progress.append(JournalEntry::Called { call, spent })?;
     if reply.is_ok() && spent.cost.is_none() {
-        check_unpriced(progress.inputs, &request.profile)?;
+        check_unpriced(progress, &request.profile)?;
     }
     Ok(reply)
 }
 
 /// A call of unknown price is fine while a token budget bounds the run; otherwise a person must decide.
-fn check_unpriced(inputs: RunInputs<'_>, profile: &Profile) -> Result<(), Halt> {
+fn check_unpriced(progress: &RunProgress<'_>, profile: &Profile) -> Result<(), Halt> {
     let model = &profile.litellm_model;
-    if inputs.settings.budget.max_tokens.is_none() {
+    if progress.budget.max_tokens.is_none() {
         return Err(Halt::paused(format!(
             "the cost of `{model}` is unknown, so max_cost_usd_estimate cannot be enforced: set its price in \
              [models.{}], or set max_tokens_total",
             profile.name
         )));
     }
-    inputs.reporter.warn(format!(
+    progress.inputs.reporter.warn(format!(
         "the cost of `{model}` is unknown; only max_tokens_total bounds this run"
     ));
     Ok(())

@@ -49,7 +49,7 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
         let outcome = saved.conclude(inputs, &checkpoints, checkpoint).await?;
         return Ok(Opened::Done(Box::new(outcome)));
     }
-    let task = Task::parse(&facts.task)?;
+    let task = Task::parse(facts.task_after(saved.journal.lines()))?;
     if saved.checkpoint.is_none() {
         reporter.emit(EventKind::RunStarted {
             task: task.title().to_owned(),
@@ -64,11 +64,12 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
     }
     let sandbox = inputs.open_checked_sandbox(&repo).await?;
     let tree = repo.tree_of(&facts.base).await?;
+    let setup = task.frontmatter.setup_command.clone();
     let mut run = Run {
         inputs,
         task,
         progress: RunProgress::new(inputs, checkpoints, saved.journal, tree),
-        workplace: Workplace::new(inputs, sandbox, repo).await?,
+        workplace: Workplace::new(inputs, sandbox, repo, setup).await?,
     };
     let opened = match saved.checkpoint {
         Some(checkpoint) => run.resume(&checkpoint, saved.saved_seq, saved.repairs).await,
@@ -123,7 +124,7 @@ impl Run<'_> {
         repaired: Vec<String>,
     ) -> Result<(), Halt> {
         self.progress.collect_hand_edits()?;
-        self.progress.restore(checkpoint, saved_seq, &self.task).await?;
+        self.progress.restore(checkpoint, saved_seq).await?;
         self.workplace.known.push(checkpoint.tip.clone());
         self.append_opened()?;
         self.progress.settle_crashed_sessions()?;

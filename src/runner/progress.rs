@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::id::ObjectId;
 use crate::scm::{Checkpoint, CheckpointContent, Checkpoints, StateFile};
 use crate::state::{IterationRecord, Journal, JournalEntry, JournalLine, RunFacts, StateError, to_json};
-use crate::task::{CheckboxId, Task, render_ticks};
+use crate::task::{CheckboxId, render_ticks};
 use crate::text::visible;
 
 use super::accounts::IterationWait;
-use super::budget::{Ledger, since_rest};
+use super::budget::{Budget, Ledger, since_rest};
+use super::edit::ticked_after;
 use super::lease::{LEASE_FILE, Lease};
 use super::run_files::RunFiles;
 use super::{RunError, RunInputs};
@@ -23,6 +24,10 @@ const LAST_ITERATION_FILE: &str = "last_iteration.json";
 /// Everything that a checkpoint saves, and where it is saved.
 pub(super) struct RunProgress<'a> {
     pub(super) inputs: RunInputs<'a>,
+    /// The budget: that of the settings, with what edits of the task changed since.
+    pub(super) budget: Budget,
+    /// The text of the task, with the edits of people.
+    pub(super) task: String,
     /// What happened so far. A journal entry is the only proof that something happened.
     pub(super) journal: Journal,
     /// The host's copy of `.ralph/`.
@@ -73,6 +78,8 @@ impl<'a> RunProgress<'a> {
     ) -> Self {
         Self {
             inputs,
+            budget: inputs.settings.budget.clone(),
+            task: inputs.dir.facts().task_after(journal.lines()).to_owned(),
             journal,
             files: RunFiles::new(inputs.dir.ralph_dir(), inputs.parts.redactor.clone()),
             ticked: BTreeSet::new(),
@@ -89,21 +96,13 @@ impl<'a> RunProgress<'a> {
     }
 
     /// Restores what a checkpoint holds. `saved_seq` is the number of the last journal line in it.
-    pub(super) async fn restore(
-        &mut self,
-        checkpoint: &Checkpoint,
-        saved_seq: u64,
-        task: &Task,
-    ) -> Result<(), RunError> {
+    pub(super) async fn restore(&mut self, checkpoint: &Checkpoint, saved_seq: u64) -> Result<(), RunError> {
         self.files.restore_from(&self.checkpoints, checkpoint).await?;
         self.saved = Some(checkpoint.commit.clone());
         self.saved_seq = saved_seq;
         self.tip = checkpoint.tip.clone();
         self.tree = checkpoint.work_tree.clone();
-        let ticked = self.last_record().map(|record| record.ticked.clone());
-        let ticked = ticked.unwrap_or_default();
-        let ids = task.checkboxes.iter().map(|checkbox| checkbox.id.clone());
-        self.ticked = ids.filter(|id| ticked.contains(&id.to_string())).collect();
+        self.ticked = ticked_after(self.facts(), self.journal.lines())?;
         let last = self.files.read(LAST_ITERATION_FILE)?;
         if !last.is_empty() {
             self.last = serde_json::from_str(&last).map_err(StateError::corrupt(LAST_ITERATION_FILE))?;
@@ -192,7 +191,7 @@ impl<'a> RunProgress<'a> {
 
     /// The task with the ticks of the runner.
     pub(super) fn task_text(&self) -> String {
-        render_ticks(&self.facts().task, &self.ticked)
+        render_ticks(&self.task, &self.ticked)
     }
 
     /// The output of the newest test run; empty before the first one.

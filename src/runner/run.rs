@@ -3,7 +3,7 @@
 use crate::event::EventKind;
 use crate::id::ObjectId;
 use crate::scm;
-use crate::state::{IterationVerdict, Journal, JournalEntry, JournalLine, RunOutcomeKind};
+use crate::state::{Intervention, IterationVerdict, Journal, JournalEntry, JournalLine, RunOutcomeKind};
 use crate::task::Task;
 
 use super::budget::{Ledger, since_rest};
@@ -112,6 +112,16 @@ impl Run<'_> {
 /// The verdict of the newest record, unless the run has ended since and a person resumed it. A complete run stays
 /// complete: only its pull request is missing.
 fn standing_verdict(lines: &[JournalLine]) -> IterationVerdict {
+    // An edit or a retry changes what the verdict was about.
+    let is_change = |line: &JournalLine| {
+        let asked = line.intervention();
+        matches!(
+            asked,
+            Some(Intervention::Edit { .. } | Intervention::Retry { .. })
+        )
+    };
+    let changed = lines.iter().rposition(is_change).map_or(0, |at| at + 1);
+    let lines = &lines[changed..];
     let newest = |lines: &[JournalLine]| {
         lines.iter().rev().find_map(|line| match &line.entry {
             JournalEntry::Recorded(record) => Some(record.verdict.clone()),

@@ -127,11 +127,7 @@ impl TestRun {
         let tree = self.repo.tree_of(&self.dir.facts().base).await.unwrap();
         let mut progress = RunProgress::new(self.inputs(), checkpoints, saved.journal, tree);
         if let Some(checkpoint) = saved.checkpoint {
-            let task = self.task();
-            progress
-                .restore(&checkpoint, saved.saved_seq, &task)
-                .await
-                .unwrap();
+            progress.restore(&checkpoint, saved.saved_seq).await.unwrap();
         }
         progress
     }
@@ -139,7 +135,7 @@ impl TestRun {
     /// The workplace, in a new sandbox and without a clone.
     pub(super) async fn workplace(&self) -> Workplace<'_> {
         let sandbox = open_sandbox(&self.parts, &self.spec).await.unwrap();
-        Workplace::new(self.inputs(), sandbox, self.repo.clone())
+        Workplace::new(self.inputs(), sandbox, self.repo.clone(), None)
             .await
             .unwrap()
     }

@@ -133,7 +133,7 @@ fn next_decision(record: &IterationRecord, progress: &RunProgress<'_>) -> Ladder
     let rungs = usable_rungs(record, settings);
     let every = settings.doctor.every_iterations;
     let is_due = every.is_some_and(|every| record.iteration.is_multiple_of(every));
-    match next_rung(&history, &rungs, settings.budget.max_consecutive_gutter) {
+    match next_rung(&history, &rungs, progress.budget.max_consecutive_gutter) {
         LadderDecision::Continue if is_due => LadderDecision::Consult,
         decision => decision,
     }

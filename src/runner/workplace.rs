@@ -9,7 +9,6 @@ use crate::id::ObjectId;
 use crate::sandbox::{Reuse, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec, clone_dir};
 use crate::scm::{CloneStart, PrivateClone, RepoPath, Repository, ScmError, SeedPack};
 use crate::state::{RunOutcomeKind, StateError, if_exists, write_atomically};
-use crate::task::Task;
 use crate::text::error_chain;
 
 use super::actions::output_text;
@@ -40,7 +39,7 @@ pub(super) struct Workplace<'a> {
     /// The pack with everything that the base commit reaches.
     seed: SeedPack,
     /// The `setup_command` of the task or the project.
-    setup: Option<String>,
+    pub(super) setup: Option<String>,
     /// Commits that the user's repository has, so that a hand-back need not transfer them.
     pub(super) known: Vec<ObjectId>,
 }
@@ -51,16 +50,14 @@ impl<'a> Workplace<'a> {
         inputs: RunInputs<'a>,
         sandbox: Box<dyn Sandbox>,
         repo: Repository,
+        setup: Option<String>,
     ) -> Result<Self, RunError> {
         let facts = inputs.dir.facts();
         repo.pin_base(&facts.id, &facts.base).await?;
         Ok(Self {
             seed: SeedPack::create(&repo, &[&facts.base], &[], &inputs.dir.seed_dir()).await?,
             known: vec![facts.base.clone()],
-            setup: Task::parse(&facts.task)?
-                .frontmatter
-                .setup_command
-                .or_else(|| inputs.settings.setup_command.clone()),
+            setup: setup.or_else(|| inputs.settings.setup_command.clone()),
             evidence: EvidenceSandboxes::new(inputs.parts.provider.clone(), inputs.spec.clone()),
             inputs,
             sandbox,

@@ -209,6 +209,19 @@ impl Repository {
     }
 
     /// Deletes a ref, wherever it is. One that does not exist is no error.
+    /// Removes every ref that ralph keeps for a run. Branches stay.
+    pub async fn remove_run_refs(&self, run: &RunId) -> Result<(), ScmError> {
+        let listing = self
+            .git
+            .command("for-each-ref --format=%(refname)")
+            .arg(format!("refs/ralph/{run}/"));
+        let printed = self.git.run(&listing).await?;
+        for name in String::from_utf8_lossy(&printed).lines() {
+            self.delete_ref(name).await?;
+        }
+        Ok(())
+    }
+
     pub(super) async fn delete_ref(&self, name: &str) -> Result<(), ScmError> {
         let command = self.git.command("update-ref --no-deref -d").arg(name);
         self.git.run(&command).await.map(drop)

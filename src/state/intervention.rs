@@ -41,6 +41,16 @@ pub enum Intervention {
         /// Only for the next iteration.
         once: bool,
     },
+    /// Go on with another text of the task.
+    Edit {
+        /// The whole text.
+        task: String,
+    },
+    /// Go back to the code as it was after an iteration. What was spent since stays spent.
+    Retry {
+        /// That iteration; 0 is the beginning.
+        from: u32,
+    },
 }
 
 impl Intervention {
@@ -73,6 +83,9 @@ impl Intervention {
             Self::Append { file, text } => format!("appended to {}: {}", file.name(), shortened(text)),
             Self::Profile { name, once: true } => format!("profile {name} for one iteration"),
             Self::Profile { name, once: false } => format!("profile {name}"),
+            Self::Edit { .. } => "edited task".to_owned(),
+            Self::Retry { from: 0 } => "retry from the beginning".to_owned(),
+            Self::Retry { from } => format!("retry from iteration {from}"),
         }
     }
 }

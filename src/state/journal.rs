@@ -13,8 +13,8 @@ use crate::id::ObjectId;
 use crate::usage::{Tokens, Usd};
 
 use super::{
-    CheckResult, CommandFailure, InterventionRequest, IterationRecord, StateError, if_exists, open_to_append,
-    repair_log, to_json, write_atomically,
+    CheckResult, CommandFailure, Intervention, InterventionRequest, IterationRecord, StateError, if_exists,
+    open_to_append, repair_log, to_json, write_atomically,
 };
 
 /// One line of the journal.
@@ -30,6 +30,17 @@ pub struct JournalLine {
     /// The entry.
     #[serde(flatten)]
     pub entry: JournalEntry,
+}
+
+impl JournalLine {
+    /// What a person asked for, if the run did it here.
+    #[must_use]
+    pub fn intervention(&self) -> Option<&Intervention> {
+        match &self.entry {
+            JournalEntry::Intervened { asked, refused: None } => Some(&asked.intervention),
+            _ => None,
+        }
+    }
 }
 
 /// An entry of the journal.
@@ -109,6 +120,25 @@ pub enum JournalEntry {
         /// The error with its causes.
         reason: String,
     },
+}
+
+/// What people asked for and the run did, in order.
+pub fn interventions(lines: &[JournalLine]) -> impl DoubleEndedIterator<Item = &Intervention> {
+    lines.iter().filter_map(JournalLine::intervention)
+}
+
+/// The recorded iterations that no retry took back.
+#[must_use]
+pub fn standing_records(lines: &[JournalLine]) -> Vec<&IterationRecord> {
+    let mut records: Vec<&IterationRecord> = Vec::new();
+    for line in lines {
+        if let JournalEntry::Recorded(record) = &line.entry {
+            records.push(record);
+        } else if let Some(Intervention::Retry { from }) = line.intervention() {
+            records.retain(|record| record.iteration <= *from);
+        }
+    }
+    records
 }
 
 /// What is reserved for a call, or was used by it.

@@ -16,7 +16,9 @@ pub(crate) use files::{append, entries_of, if_exists, open_to_append, to_json};
 pub use files::{repair_log, write_atomically};
 pub use inbox::Inbox;
 pub use intervention::{HandFile, Intervention, InterventionRequest, Sign};
-pub use journal::{CallCharge, Journal, JournalEntry, JournalLine, RunOutcomeKind};
+pub use journal::{
+    CallCharge, Journal, JournalEntry, JournalLine, RunOutcomeKind, interventions, standing_records,
+};
 pub use lock::{RunLock, RunOwner};
 pub use record::{
     CheckResult, CommandFailure, FileState, FlakyCheck, IterationRecord, IterationVerdict, LoopScore,

@@ -11,12 +11,15 @@ use crate::id::{ObjectId, RunId};
 
 use super::lock::lock_file;
 use super::{
-    Inbox, Journal, JournalEntry, JournalLine, RunLock, RunOwner, StateError, entries_of, if_exists,
-    write_atomically,
+    Inbox, Intervention, Journal, JournalEntry, JournalLine, RunLock, RunOwner, StateError, entries_of,
+    if_exists, interventions, write_atomically,
 };
 
 /// The prefixes of temporary files and directories.
 const TEMPORARY: [&str; 2] = [".tmp", "quarantine-"];
+
+/// The prefix of a run's directory that is being removed.
+const REMOVED: &str = ".removed-";
 
 /// What is fixed when a run is created.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,7 +32,7 @@ pub struct RunFacts {
     pub version: String,
     /// The git directory of the user's repository.
     pub repository: PathBuf,
-    /// The text of the task. Later edits of the file do not change the run.
+    /// The text of the task when the run was created. Later edits of the file do not change the run.
     pub task: String,
     /// The commit it starts from.
     pub base: ObjectId,
@@ -44,6 +47,24 @@ pub struct RunFacts {
     pub overrides: Vec<(String, String)>,
     /// The script of the scripted model, if that is the model.
     pub script: Option<String>,
+}
+
+impl RunFacts {
+    /// The text of the task after these lines of the journal: that of the newest edit.
+    #[must_use]
+    pub fn task_after<'a>(&'a self, lines: &'a [JournalLine]) -> &'a str {
+        interventions(lines)
+            .rev()
+            .find_map(edited_task)
+            .unwrap_or(&self.task)
+    }
+}
+
+fn edited_task(intervention: &Intervention) -> Option<&str> {
+    match intervention {
+        Intervention::Edit { task } => Some(task),
+        _ => None,
+    }
 }
 
 /// All runs of this user on this host.
@@ -102,6 +123,20 @@ impl Runs {
         }
         runs.sort_by(|a, b| (a.facts.created, &a.facts.id).cmp(&(b.facts.created, &b.facts.id)));
         Ok(runs)
+    }
+
+    /// Removes the directory of a run, which its owner has locked. A crash leaves a hidden directory, which the next removal
+    /// clears.
+    pub fn remove(&self, run: &RunDir, _owner: &RunLock) -> Result<(), StateError> {
+        let hidden = self.dir.join(format!("{REMOVED}{}", run.facts.id));
+        fs::rename(&run.path, &hidden).map_err(StateError::io("rename", &run.path))?;
+        for path in entries_of(&self.dir)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with(REMOVED) {
+                fs::remove_dir_all(&path).map_err(StateError::io("remove", &path))?;
+            }
+        }
+        Ok(())
     }
 
     /// The directory of all runs.
@@ -188,6 +223,19 @@ impl RunDir {
     #[must_use]
     pub fn inbox(&self) -> Inbox {
         Inbox::new(&self.path)
+    }
+
+    /// The text of the task as the next iteration will have it: with the newest edit, which may still wait.
+    pub fn next_task(&self) -> Result<String, StateError> {
+        let pending = self.inbox().pending()?;
+        let waiting = pending
+            .iter()
+            .rev()
+            .find_map(|request| edited_task(&request.intervention));
+        Ok(match waiting {
+            Some(text) => text.to_owned(),
+            None => self.facts.task_after(&self.journal()?).to_owned(),
+        })
     }
 
     /// Takes the lock of the run. The error names the process that holds it.

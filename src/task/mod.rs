@@ -16,6 +16,7 @@
 
 mod checkbox;
 mod document;
+mod edit;
 mod error;
 mod fields;
 mod frontmatter;

@@ -262,3 +262,168 @@ fn a_program_steers_a_run_through_the_library() {
     );
     place.run(&["resume"]).expect(0, &["someone: sign: small steps"]);
 }
+
+/// The task of a place with another text in it.
+fn changed_task(place: &Place, from: &str, to: &str) -> String {
+    let task = fs::read_to_string(place.repo().join("ralph_task.md")).unwrap();
+    assert!(task.contains(from), "{task}");
+    let file = place.path().join("edited.md");
+    fs::write(&file, task.replace(from, to)).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn an_edit_of_a_live_run_counts_before_its_next_iteration() {
+    let held = Held::start();
+    let file = changed_task(&held.place, "# Say hello", "# Say hello loudly");
+    held.ask(&["edit", "--file", &file]);
+    assert_eq!(requests(&held.place), [is("pending", "edited task")]);
+    held.let_go();
+    held.live.wait().expect(0, &["a person: edited task", "done: "]);
+    assert!(
+        held.place
+            .noted("iterations/2/prompt.md")
+            .contains("# Say hello loudly")
+    );
+    assert_eq!(held.place.status()["task"], "Say hello loudly");
+}
+
+#[test]
+fn an_edit_survives_a_kill_between_request_and_application() {
+    let held = Held::start();
+    let file = changed_task(&held.place, "# Say hello", "# Say hello loudly");
+    held.ask(&["edit", "--file", &file]);
+    held.live.signal("KILL");
+    let Held { place, live } = held;
+    assert_eq!(live.wait().code, None);
+    fs::write(place.path().join("go"), "").unwrap();
+    place.run(&["resume"]).expect(0, &["edited task", "done: "]);
+    assert!(
+        place
+            .noted("iterations/1/prompt.md")
+            .contains("# Say hello loudly")
+    );
+    assert_eq!(requests(&place), [is("done", "edited task")]);
+}
+
+#[rstest]
+#[case::findings("max_iterations: 6\n", "max_iterations: none\n", &["max_iterations"])]
+#[case::fixed("task_id: t1", "task_id: t2", &["`task_id` cannot change after a run was created"])]
+#[case::provider("task_id: t1", "task_id: t1\nsandbox_provider: docker", &["`sandbox_provider` cannot change"])]
+#[case::profile("task_id: t1", "task_id: t1\nmodel_profile_default: none-such", &["none-such"])]
+fn an_edit_that_is_refused_changes_nothing(#[case] from: &str, #[case] to: &str, #[case] said: &[&str]) {
+    let place = resting();
+    let file = changed_task(&place, from, to);
+    place.run(&["edit", "--file", &file]).expect_refused(said);
+    assert_eq!(requests(&place), []);
+}
+
+#[test]
+fn an_edit_that_a_flag_wins_over_is_refused() {
+    let place = Place::new();
+    let answer = crate::support::ralph::script([resting_answer()]);
+    let run = crate::support::ralph::finish(&mut place.scripted(&answer, &["--max-iterations", "4"]));
+    run.expect(3, &[]);
+    let file = changed_task(&place, "max_iterations: 6", "max_iterations: 9");
+    place.run(&["edit", "--file", &file]).expect_refused(&[
+        "`budget.max_iterations` of the task cannot apply",
+        "given when the run was created",
+    ]);
+}
+
+#[test]
+fn an_edit_at_rest_is_read_from_stdin_and_used_by_the_resume() {
+    let place = resting();
+    let file = changed_task(&place, "max_iterations: 6", "max_iterations: 1");
+    let mut command = place.ralph(&["edit"]);
+    crate::support::ralph::finish(command.stdin(fs::File::open(&file).unwrap())).expect(0, &["edited task"]);
+    place
+        .run(&["resume", "--set", "budget.max_iterations=9"])
+        .expect_refused(&["an edit of the task waits"]);
+    place
+        .run(&["resume"])
+        .expect(1, &["the one iteration is spent (max_iterations)"]);
+    let file = changed_task(&place, "max_iterations: 6", "max_iterations: 9");
+    place.run(&["edit", "--file", &file]).expect(0, &[]);
+    place.run(&["resume"]).expect(0, &["done: "]);
+}
+
+#[test]
+fn a_retry_of_a_live_run_takes_its_newest_work_back() {
+    use crate::support::ralph::{commit, doing, script, whole_task, write};
+    let held = Held::with(|hold| {
+        let junk = doing([write("junk.txt", "junk\n"), commit("Junk"), hold]);
+        script([doing([write("c.txt", "c\n"), commit("C")]), junk, whole_task()])
+    });
+    held.place
+        .run(&["retry", "--from", "5"])
+        .expect_refused(&["there is no iteration 5 to go back to"]);
+    held.ask(&["retry", "--from", "0"]);
+    held.let_go();
+    held.live
+        .wait()
+        .expect(0, &["retry from the beginning", "done: "]);
+    let branch = held.place.status()["branch"].as_str().unwrap().to_owned();
+    let files = held.place.git(&["ls-tree", "--name-only", &branch]);
+    assert!(!files.contains("junk.txt") && !files.contains("c.txt"), "{files}");
+    assert_eq!(held.place.status()["iterations"], 3);
+}
+
+#[test]
+fn a_retry_at_rest_goes_back_to_the_last_good_iteration() {
+    use crate::support::ralph::{commit, doing, script, whole_task, write};
+    let place = Place::new();
+    let bad = doing([
+        write("broken", "x\n"),
+        commit("Break it"),
+        serde_json::json!({"type": "pause", "reason": "look"}),
+    ]);
+    let script = script([doing([write("c.txt", "c\n"), commit("C")]), bad, whole_task()]);
+    place.run_script(&script).expect(3, &[]);
+    place.run(&["retry"]).expect(0, &["retry from iteration 1"]);
+    place
+        .run(&["resume"])
+        .expect(0, &["retry from iteration 1", "done: "]);
+    let branch = place.status()["branch"].as_str().unwrap().to_owned();
+    let files = place.git(&["ls-tree", "--name-only", &branch]);
+    assert!(files.contains("c.txt") && !files.contains("broken"), "{files}");
+}
+
+#[test]
+fn a_run_is_removed_whole_and_a_live_one_is_not() {
+    let held = Held::start();
+    let id = held.place.run_id();
+    held.place.run(&["rm", &id]).expect(1, &["is being worked on by"]);
+    held.place
+        .run(&["prune", "--older-than", "0s"])
+        .expect(0, &["Removed 0 runs."]);
+    held.let_go();
+    let Held { place, live } = held;
+    live.wait().expect(0, &["done: "]);
+    let branch = place.status()["branch"].as_str().unwrap().to_owned();
+    assert!(!place.git(&["for-each-ref", "refs/ralph"]).is_empty());
+    place
+        .run(&["rm", &id[..5]])
+        .expect(0, &[&format!("Removed run {id}.")]);
+    assert_eq!(place.git(&["for-each-ref", "refs/ralph"]), "");
+    assert!(place.runs().is_empty());
+    assert!(!place.git(&["rev-parse", &branch]).is_empty(), "the branch stays");
+    place.run(&["rm", &id]).expect_refused(&["no run"]);
+}
+
+#[test]
+fn old_runs_are_pruned() {
+    let place = resting();
+    let id = place.run_id();
+    place
+        .run(&["prune", "--older-than", "1d"])
+        .expect(0, &["Removed 0 runs."]);
+    let shown = place.run(&["prune", "--older-than", "0s", "--dry-run"]);
+    assert_eq!(shown.expect(0, &["Would remove 1 run."]).stdout.trim(), id);
+    assert_eq!(place.runs().len(), 1);
+    place
+        .run(&["prune", "--older-than", "0s"])
+        .expect(0, &["Removed 1 run."]);
+    assert!(place.runs().is_empty());
+    assert_eq!(place.git(&["for-each-ref", "refs/ralph"]), "");
+}

@@ -61,7 +61,7 @@ pub const FILES: [(&str, &str); 2] = [
 ];
 
 /// The task: [`TaskShape::text`] makes a task file of it.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TaskShape {
     /// Keys of the frontmatter that are not as usual.
@@ -131,6 +131,8 @@ pub enum Ask {
         #[serde(default)]
         once: bool,
     },
+    Edit(TaskShape),
+    Retry(u32),
 }
 
 impl Ask {
@@ -147,6 +149,8 @@ impl Ask {
                 name: name.clone(),
                 once: *once,
             },
+            Self::Edit(task) => Intervention::Edit { task: task.text() },
+            Self::Retry(from) => Intervention::Retry { from: *from },
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::sandbox::{Provider, SandboxListing};
 
 use super::{CliError, CliResult, Context, configuration, flags};
 
-pub(super) use prune::{PruneSandboxesArgs, prune};
+pub(super) use prune::{PruneSandboxesArgs, parse_age, prune};
 
 /// List sandboxes, run commands in them, and remove them
 #[derive(Debug, Subcommand)]

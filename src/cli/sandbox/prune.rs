@@ -62,7 +62,7 @@ fn is_old(one: &SandboxListing, max_age: Option<Duration>, now: Timestamp) -> bo
 }
 
 /// Parses a number and `s`, `m`, `h`, `d` or `w`.
-fn parse_age(text: &str) -> Result<Duration, String> {
+pub(in crate::cli) fn parse_age(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not an age: write a number and s, m, h, d or w, as in 7d");
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

@@ -1,0 +1,52 @@
+//! `ralph rm` and `ralph prune`
+
+use std::time::Duration;
+
+use super::sandbox::parse_age;
+use super::{CliExit, CliResult, Context};
+use crate::text::counted;
+
+/// Remove runs whole: directory, refs and sandbox; their branches stay
+#[derive(Debug, clap::Args)]
+pub(super) struct RemoveArgs {
+    /// The runs
+    #[arg(required = true)]
+    runs: Vec<String>,
+}
+
+/// Remove every run at rest in which nothing happened for some time; the branches stay
+#[derive(Debug, clap::Args)]
+pub(super) struct PruneArgs {
+    /// For how long nothing happened, as in `12h`, `7d` or `4w`
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
+    older_than: Duration,
+    /// Print what would be removed, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(super) async fn remove(context: &Context, args: RemoveArgs) -> CliResult {
+    let control = context.control()?;
+    for name in &args.runs {
+        let run = control.find(name)?;
+        control.remove(&run).await?;
+        context.ui.say(format_args!("Removed run {}.", run.facts().id));
+    }
+    Ok(CliExit::Success)
+}
+
+pub(super) async fn prune(context: &Context, args: PruneArgs) -> CliResult {
+    let control = context.control()?;
+    let runs = control.older_than(args.older_than)?;
+    for run in &runs {
+        if !args.dry_run {
+            control.remove(run).await?;
+        }
+        context.ui.data(&run.facts().id)?;
+    }
+    let verb = if args.dry_run { "Would remove" } else { "Removed" };
+    context
+        .ui
+        .say(format_args!("{verb} {}.", counted(runs.len(), "run")));
+    Ok(CliExit::Success)
+}
