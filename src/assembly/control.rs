@@ -12,10 +12,14 @@ use crate::state::{
     RunOutcomeKind, StateError, standing_records,
 };
 use crate::task::{Task, lint, render_ticks};
+use crate::text::cut_middle;
 
 use super::configuration::{self, GivenSettings};
 use super::error::describe_finding;
 use super::{AssemblyContext, AssemblyError, SilentReporter, Surroundings};
+
+/// How much of a name that means no run is shown, in characters.
+const LONGEST_NAME: usize = 100;
 
 /// Finds and steers the runs of this user.
 ///
@@ -57,7 +61,7 @@ impl RunControl {
         let runs = self.context.surroundings.runs()?.dir().to_owned();
         Err(match RunId::parse(name) {
             Ok(run) => StateError::NoSuchRun { run, runs }.into(),
-            Err(_) => AssemblyError::usage(format!("no run is named `{name}`")).with_hint(
+            Err(_) => AssemblyError::usage(format!("no run is named `{}`", cut_middle(name, LONGEST_NAME))).with_hint(
                 "the id of a run names it, the beginning of its id, or the id of its task; `ralph status` lists the runs",
             ),
         })

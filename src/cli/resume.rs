@@ -1,5 +1,7 @@
 //! `ralph resume`
 
+use crate::state::Intervention;
+
 use super::image;
 use super::run::{EventOutputArgs, drive, start};
 use super::select::select_id;
@@ -11,6 +13,9 @@ use super::{CliResult, Context};
 pub(super) struct ResumeArgs {
     /// The run; the newest one by default
     run: Option<String>,
+    /// Leave this note first, for example as an answer to an agent that is blocked
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    note: Option<String>,
     #[command(flatten)]
     image: image::RebuildFlag,
     #[command(flatten)]
@@ -19,6 +24,10 @@ pub(super) struct ResumeArgs {
 
 pub(super) async fn resume(context: &Context, args: ResumeArgs) -> CliResult {
     let run = select_id(context, args.run.as_deref())?;
+    if let Some(text) = args.note {
+        let (control, note) = (context.control()?, Intervention::Note { text });
+        control.intervene(&control.find(run.as_str())?, note)?;
+    }
     let format = EventFormat::from(args.output);
     let builder = context
         .builder(Vec::new())?

@@ -161,9 +161,10 @@ fn summarize(context: &Context, dir: &RunDir, outcome: &RunOutcome, format: Even
             Ok(CliExit::Failure)
         }
         RunOutcomeKind::Paused | RunOutcomeKind::Stopped => {
-            context
-                .ui
-                .say(format_args!("hint: `ralph resume {}` continues it", outcome.run));
+            context.ui.say(format_args!(
+                "hint: `ralph resume {}` continues it; `--note TEXT` adds an answer",
+                outcome.run
+            ));
             Ok(CliExit::Paused)
         }
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::event::RunEnd;
 use crate::runner::{self, Ledger};
-use crate::state::{InterventionRequest, IterationRecord, JournalEntry, JournalLine, RunDir};
+use crate::state::{InterventionRequest, JournalEntry, JournalLine, RunDir};
 use crate::task::{CheckboxId, Task};
 
 use super::ui::align_columns;

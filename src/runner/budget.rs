@@ -47,7 +47,7 @@ impl Default for Budget {
 impl Budget {
     /// Takes over the limits that an edit of the task sets.
     pub(super) fn follow(&mut self, before: &Frontmatter, after: &Frontmatter) {
-        fn changed<T: PartialEq>(before: Option<T>, after: Option<T>) -> Option<T> {
+        fn changed<T: Copy + PartialEq>(before: Option<T>, after: Option<T>) -> Option<T> {
             if before == after { None } else { after }
         }
         if let Some(count) = changed(before.max_iterations, after.max_iterations) {

@@ -1,8 +1,8 @@
 //! What a person changes in the run files by hand. Text that is appended becomes a request to the run; of any other change
 //! the person's version is kept beside the run, with a warning.
 //!
-//! A copy of what ralph itself wrote last tells the two apart, also after a crash. The copy is written first: a file that is
-//! older than its copy was not changed by anyone.
+//! A copy of what ralph itself wrote last shows what is not its own, also after a crash. The copy is written first, so that a
+//! crash between the two does not look like appended text.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -11,6 +11,7 @@ use crate::state::{Intervention, JournalEntry};
 use crate::task::{CheckboxId, ticked_ids};
 
 use super::RunError;
+use super::agent_request::take_request;
 use super::agent_work::{AgentWork, run_agent};
 use super::collect::{Collected, collect};
 use super::error::{Halt, is_sandbox_fault};
@@ -41,6 +42,7 @@ impl<'a> Run<'a> {
         let sandbox = self.workplace.sandbox();
         self.progress.files.copy(sandbox, &clone).await?;
         let mut work = run_agent(&mut self.progress, &self.workplace, &brief, profile).await?;
+        self.heed_request(&mut work).await?;
         let collected = collect(&mut self.workplace, &mut self.progress, &mut work.actions).await?;
         let inbox = self.inputs.dir.inbox();
         let evidence = tokio::select! {
@@ -50,7 +52,12 @@ impl<'a> Run<'a> {
         // Only now: what the agent wrote into the run files belongs to work that was handed back.
         let sandbox = self.workplace.sandbox();
         self.progress.collect_hand_edits()?;
-        work.has_notes = self.progress.files.read_back(sandbox, &clone).await?;
+        let read_back = self.progress.files.read_back(sandbox, &clone).await?;
+        work.has_notes = read_back.has_notes;
+        if let Some(refused) = read_back.refused {
+            self.inputs.reporter.warn(refused);
+            self.progress.log_error(number, refused)?;
+        }
         let mut record = self.judge(number, profile, &work, &collected, &evidence);
         let decision = decide(&mut record, &work.outcome.conclusion, &self.progress);
         carry_out(decision, &mut record, &mut self.progress).await?;
@@ -58,6 +65,20 @@ impl<'a> Run<'a> {
         (record.tokens, record.cost) = self.progress.ledger().used_since(&before);
         self.write_iteration_files(&record, &work, &collected, &evidence)?;
         self.record_iteration(record, &collected, evidence).await
+    }
+
+    /// Ends the iteration as the agent asks for in its request file. A request that cannot be used is an error of the agent.
+    async fn heed_request(&self, work: &mut AgentWork) -> Result<(), RunError> {
+        let (sandbox, clone) = (self.workplace.sandbox(), self.workplace.clone_dir());
+        match take_request(sandbox, &clone).await? {
+            Some(Ok(conclusion)) => work.outcome.conclusion = conclusion,
+            Some(Err(problem)) => {
+                self.inputs.reporter.warn(problem.clone());
+                work.actions.errors.push(problem);
+            }
+            None => {}
+        }
+        Ok(())
     }
 
     /// Records and reports that an iteration starts, and returns its profile.

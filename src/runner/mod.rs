@@ -8,6 +8,7 @@
 
 mod accounts;
 mod actions;
+mod agent_request;
 mod agent_work;
 mod budget;
 mod collect;

@@ -8,7 +8,6 @@ use crate::state::{CallCharge, JournalEntry};
 use crate::text::error_chain;
 use crate::usage::{Tokens, Usd};
 
-use super::RunInputs;
 use super::accounts::MAX_WAIT;
 use super::error::Halt;
 use super::progress::RunProgress;

@@ -26,6 +26,18 @@ const ACTIVITY: &str = "activity.log";
 /// The largest agent file that is read back, in bytes.
 const MAX_AGENT_FILE: u64 = 1024 * 1024;
 
+/// The message about guardrails that the agent rewrote.
+const REWRITTEN: &str = "`.ralph/guardrails.md` was rewritten: only signs that are appended are kept";
+
+/// What was read back from the clone.
+#[derive(Debug, Default)]
+pub(super) struct ReadBack {
+    /// Whether the agent took notes, or added signs.
+    pub(super) has_notes: bool,
+    /// What of it is refused, for the agent and for people.
+    pub(super) refused: Option<&'static str>,
+}
+
 /// The host's copy of the run files. Names are paths below `.ralph/`.
 #[derive(Debug)]
 pub(super) struct RunFiles {
@@ -35,7 +47,7 @@ pub(super) struct RunFiles {
     unsaved: BTreeSet<String>,
     /// Changed since they were last copied into the clone.
     uncopied: BTreeSet<String>,
-    /// Tells what a person changed from what this program wrote.
+    /// Finds what a person changed by hand.
     pub(super) by_hand: HandEdits,
 }
 
@@ -97,16 +109,20 @@ impl RunFiles {
         Ok(())
     }
 
-    /// Reads back what the agent wrote where it may write, and returns whether there was anything. Its other changes are
+    /// Reads back what the agent wrote where it may write, and returns what there was. Its other changes are
     /// overwritten by the next [`Self::copy`].
-    pub(super) async fn read_back(&mut self, sandbox: &dyn Sandbox, clone: &Path) -> Result<bool, RunError> {
-        let mut has_notes = false;
+    pub(super) async fn read_back(
+        &mut self,
+        sandbox: &dyn Sandbox,
+        clone: &Path,
+    ) -> Result<ReadBack, RunError> {
+        let mut read_back = ReadBack::default();
         for name in AGENT_FILES {
             if let Some(text) = read_from_clone(sandbox, clone, name).await?
                 && text != self.read(name)?
             {
                 self.write(name, &text)?;
-                has_notes = true;
+                read_back.has_notes = true;
             }
         }
         let ours = self.read(GUARDRAILS)?;
@@ -114,13 +130,14 @@ impl RunFiles {
             Some(theirs) if theirs == ours => {}
             Some(theirs) if theirs.starts_with(&ours) => {
                 self.write(GUARDRAILS, &theirs)?;
-                has_notes = true;
+                read_back.has_notes = true;
             }
-            Some(_) | None => {
+            theirs => {
+                read_back.refused = theirs.map(|_| REWRITTEN);
                 self.uncopied.insert(GUARDRAILS.to_owned());
             }
         }
-        Ok(has_notes)
+        Ok(read_back)
     }
 
     /// The files that changed since the last call, for the checkpoint.

@@ -427,3 +427,16 @@ fn old_runs_are_pruned() {
     assert!(place.runs().is_empty());
     assert_eq!(place.git(&["for-each-ref", "refs/ralph"]), "");
 }
+
+#[test]
+fn a_resume_with_a_note_answers_an_agent_that_asks() {
+    let place = resting();
+    place
+        .run(&["resume", "--note", "the answer is yes"])
+        .expect(0, &["note: the answer is yes", "done: "]);
+    assert!(
+        place
+            .noted("iterations/2/prompt.md")
+            .contains("the answer is yes")
+    );
+}
