@@ -71,15 +71,14 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
         progress: RunProgress::new(inputs, checkpoints, saved.journal, tree),
         workplace: Workplace::new(inputs, sandbox, repo, setup).await?,
     };
-    let opened = match saved.checkpoint {
-        Some(checkpoint) => run.resume(&checkpoint, saved.saved_seq, saved.repairs).await,
-        None => {
-            let begun = run.begin(saved.repairs).await;
-            if matches!(begun, Err(Halt::Broken(RunError::Refused(_)))) {
-                run.workplace.release(RunOutcomeKind::Failed).await?;
-            }
-            begun
+    let opened = if let Some(checkpoint) = saved.checkpoint {
+        run.resume(&checkpoint, saved.saved_seq, saved.repairs).await
+    } else {
+        let begun = run.begin(saved.repairs).await;
+        if matches!(begun, Err(Halt::Broken(RunError::Refused(_)))) {
+            run.workplace.release(RunOutcomeKind::Failed).await?;
         }
+        begun
     };
     opened.map_err(|halt| match halt {
         Halt::Broken(error) => error,

@@ -45,10 +45,7 @@ fn the_sandboxes_of_a_rootless_engine_hold_every_attack() {
         .collect();
     assert!(verdicts.len() > 55, "{matrix}");
     assert_eq!(
-        verdicts
-            .iter()
-            .filter(|verdict| !["enforced", "not-tried"].contains(verdict))
-            .count(),
+        verdicts.iter().filter(|verdict| **verdict != "enforced").count(),
         1,
         "{matrix}"
     );
