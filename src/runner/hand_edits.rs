@@ -1,8 +1,8 @@
 //! What a person changes in the run files by hand. Text that is appended becomes a request to the run; of any other change
 //! the person's version is kept beside the run, with a warning.
 //!
-//! A copy of what ralph itself wrote last shows what is not its own, also after a crash. The copy is written first, so that a
-//! crash between the two does not look like appended text.
+//! A copy of what ralph itself wrote last, and of the text before, shows what is not its own, also after a crash. The copy is
+//! written first, so that a crash between the two looks like neither.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::digest::Digest;
 use crate::state::{
-    HandFile, Inbox, Intervention, InterventionRequest, StateError, append, if_exists, write_atomically,
+    HandFile, Inbox, Intervention, InterventionRequest, StateError, if_exists, write_atomically,
 };
 
 /// Who made a change by hand: the file does not say.
@@ -37,16 +37,19 @@ impl HandEdits {
     /// Remembers that ralph is about to write this text.
     pub(super) fn written(&self, name: &str, text: &str) -> Result<(), StateError> {
         match self.copy_of(name) {
-            Some(copy) => write_atomically(&copy, text.as_bytes()),
+            Some(copy) => remember(&copy, text),
             None => Ok(()),
         }
     }
 
     /// Remembers that ralph is about to append this text.
     pub(super) fn appended(&self, name: &str, text: &str) -> Result<(), StateError> {
-        match self.copy_of(name) {
-            Some(copy) if copy.exists() => append(&copy, text),
-            _ => Ok(()),
+        let Some(copy) = self.copy_of(name) else {
+            return Ok(());
+        };
+        match read(&copy)? {
+            Some(before) => remember(&copy, &(before + text)),
+            None => Ok(()),
         }
     }
 
@@ -64,7 +67,8 @@ impl HandEdits {
             // Without a copy nothing was written on this host yet.
             let Some(written) = read(&copy)? else { continue };
             let found = read(&path)?.unwrap_or_default();
-            if found == written {
+            // A crash between the copy and the file leaves the text before.
+            if found == written || read(&before(&copy))?.is_some_and(|before| before == found) {
                 continue;
             }
             match found.strip_prefix(&written) {
@@ -98,6 +102,18 @@ fn request(file: HandFile, written: &str, text: &str, now: Timestamp) -> Interve
         id: format!("by-hand-{id}"),
         ..InterventionRequest::new(Intervention::Append { file, text }, BY, now)
     }
+}
+
+/// Replaces a copy, and keeps the text before.
+fn remember(copy: &Path, text: &str) -> Result<(), StateError> {
+    if let Some(old) = read(copy)? {
+        write_atomically(&before(copy), old.as_bytes())?;
+    }
+    write_atomically(copy, text.as_bytes())
+}
+
+fn before(copy: &Path) -> PathBuf {
+    copy.with_extension("before")
 }
 
 fn read(path: &Path) -> Result<Option<String>, StateError> {
@@ -144,6 +160,19 @@ mod tests {
         };
         assert_eq!(asked, text.map(append).into_iter().collect::<Vec<_>>());
         assert_eq!((warnings, left.as_str()), (Vec::new(), by_ralph));
+    }
+
+    #[test]
+    fn a_crash_between_the_copy_and_the_file_is_no_change_by_hand() {
+        let run = tempfile::tempdir().unwrap();
+        let dir = run.path().join("ralph");
+        fs::create_dir(&dir).unwrap();
+        let (edits, inbox) = (HandEdits::of(&dir), Inbox::new(run.path()));
+        edits.written("notes.md", "a\n").unwrap();
+        fs::write(dir.join("notes.md"), "a\n").unwrap();
+        edits.appended("notes.md", "b\n").unwrap();
+        assert!(edits.collect(&inbox, Timestamp::UNIX_EPOCH).unwrap().is_empty());
+        assert!(inbox.pending().unwrap().is_empty());
     }
 
     #[rstest]

@@ -155,7 +155,7 @@ impl Owners {
 }
 
 /// What the directory of a run that is done holds.
-const OF_A_RUN: [&str; 9] = [
+const OF_A_RUN: [&str; 10] = [
     "events.jsonl",
     "journal.jsonl",
     "lock",
@@ -165,6 +165,7 @@ const OF_A_RUN: [&str; 9] = [
     "ralph_task.md",
     "run.json",
     "seed",
+    "written",
 ];
 
 /// The state ref is the last checkpoint: it says so, and holds the same journal.
@@ -228,6 +229,11 @@ fn timeless(world: &World, text: &str) -> String {
     });
     let text = text.replace(world.path().to_str().unwrap(), "<world>");
     let text = text.replace(&world.run_id(), "<run>");
+    // Only a run that was stopped says so.
+    let text = text.replace(
+        "\nSteered by people:\n\n- After iteration 2, a person: stop\n",
+        "",
+    );
     VARIES.iter().fold(text, |text, varies| {
         varies.replace_all(&text, "<varies>").into_owned()
     })
