@@ -143,7 +143,7 @@ pub(super) struct BrokerTarget<'a> {
 impl<'a> BrokerTarget<'a> {
     pub(super) async fn open(setup: &'a AttackSetup, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let dir = tempfile::tempdir()?;
-        let elsewhere = format!("location: http://{}/\r\n", setup.allowed_host());
+        let elsewhere = format!("location: http://{}/\r\n", setup.server.address);
         let service = Server::start(CALL_TIME, move |request| answer(request, &elsewhere)).await?;
         let key = Secret::new(format!("sk-escapes-{:016x}", fastrand::u64(..)));
         let address = format!("http://{}", service.address);
