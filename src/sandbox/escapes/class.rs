@@ -144,6 +144,13 @@ impl AttackClass {
 
 impl fmt::Display for AttackClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}").to_ascii_lowercase())
+        let mut text = String::new();
+        for letter in format!("{self:?}").chars() {
+            if letter.is_uppercase() && !text.is_empty() {
+                text.push('-');
+            }
+            text.push(letter.to_ascii_lowercase());
+        }
+        f.pad(&text)
     }
 }
