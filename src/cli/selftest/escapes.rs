@@ -34,7 +34,9 @@ pub(super) async fn attack(
         let sandbox = provider.create(&clone_spec).await?;
         let results = hand_back::attack(context.surroundings().host(), sandbox.as_ref()).await;
         sandbox.close().await?;
-        report.replace(AttackClass::HandBack, results?);
+        if let Some(results) = results? {
+            report.replace(AttackClass::HandBack, results);
+        }
     }
     let lines = report.cases.iter().map(|tried| {
         let (verdict, class, name, seen) = (tried.verdict, tried.class, &tried.name, &tried.seen);

@@ -80,8 +80,12 @@ const ATTACKS: [(&str, bool, &str); 8] = [
     ),
 ];
 
-/// Attacks the hand-back of work from this sandbox into a repository that was made for it.
-pub(super) async fn attack(host: Host, sandbox: &dyn Sandbox) -> Result<Vec<AttackResult>, CliError> {
+/// Attacks the hand-back of work from this sandbox into a repository that was made for it. `None` if the sandbox has no git.
+pub(super) async fn attack(host: Host, sandbox: &dyn Sandbox) -> Result<Option<Vec<AttackResult>>, CliError> {
+    let has_git = Command::shell("command -v git").timeout(TIMEOUT);
+    if !sandbox.exec_trusted(&has_git, &mut Discard).await?.success() {
+        return Ok(None);
+    }
     let dir = tempfile::tempdir().map_err(|error| cannot("create a repository", error))?;
     let user = dir.path().join("user");
     std::fs::create_dir(&user).map_err(|error| cannot("create a repository", error))?;
@@ -111,7 +115,7 @@ pub(super) async fn attack(host: Host, sandbox: &dyn Sandbox) -> Result<Vec<Atta
             reason: AttackClass::HandBack.defence().to_owned(),
         });
     }
-    Ok(results)
+    Ok(Some(results))
 }
 
 /// A directory of the host.
