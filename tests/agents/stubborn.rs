@@ -68,9 +68,8 @@ async fn a_program_that_calls_on_over_its_budget_is_ended_at_once(
     let started = Instant::now();
     let ended = bench.run(&["--set", "budget.max_tokens_total=4000"]);
     ended.expect(1, &["failed: budget exceeded", "of 4000", "max_tokens_total"]);
-    // No other limit ends it so soon.
     assert!(
-        started.elapsed() < Duration::from_secs(120),
+        started.elapsed() < Duration::from_secs(30),
         "{:?}",
         started.elapsed()
     );
