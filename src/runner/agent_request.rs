@@ -43,7 +43,7 @@ pub(super) async fn take_request(
     let bytes = match sandbox.files().read(&file, MAX_BYTES).await {
         Ok(bytes) => bytes,
         Err(error) if is_sandbox_fault(error.kind()) => return Err(error),
-        // Almost always there is none.
+        // Most sessions leave no such file.
         Err(_) => return Ok(None),
     };
     sandbox.files().remove(&file).await?;
