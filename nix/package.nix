@@ -85,6 +85,7 @@ in
           ../templates
           ../docs/reference/image-hash.md
           ../tests/fixtures/agents
+          ../tests/fixtures/litellm
           ../tests/support
         ];
       };

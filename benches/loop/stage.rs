@@ -214,6 +214,7 @@ fn settings(max_iterations: u32) -> Fallible<RunSettings> {
         max_output_tokens: 2048,
         temperature: None,
         price: None,
+        list_price: None,
         tags: Vec::new(),
     };
     Ok(RunSettings {

@@ -9,6 +9,7 @@ use crate::config::{Config, ModelSettings};
 use crate::model::AuthMethod;
 use crate::sandbox::Isolation;
 
+use super::routes::ProfileRoute;
 use super::{AssemblyContext, AssemblyError, provider};
 
 /// The agents of all profiles. `brokered` returns the access of a profile whose credential is in the broker.
@@ -57,25 +58,37 @@ pub(crate) fn differs_from_default(config: &Config, profile: &str) -> bool {
 /// requests do not pass the broker.
 pub(crate) fn check_cost_is_bounded(
     config: &Config,
+    is_scripted: bool,
     is_brokered: impl Fn(&str) -> bool,
 ) -> Result<(), AssemblyError> {
     let own = &config.settings.default_profile;
     let agent = agent_of_profile(config, own);
-    let reports_cost = agent.reports_cost && (agent.is_built_in || !is_brokered(own));
-    let priced = config
-        .profiles
-        .get(own)
-        .is_some_and(|profile| profile.price.is_some());
-    if reports_cost || priced || config.settings.budget.max_tokens_total.is_some() {
+    let Some(profile) = config.profiles.get(own) else {
+        return Ok(());
+    };
+    let model = &profile.litellm_model;
+    let is_known = if agent.is_built_in {
+        let route = ProfileRoute::new(config, profile);
+        // A profile without a route is refused by its own check.
+        let listed = || route.list_price(model).is_some() || route.missing().is_some();
+        is_scripted || route.reports_cost() || listed()
+    } else {
+        agent.reports_cost && !is_brokered(own)
+    };
+    if is_known || profile.price.is_some() || config.settings.budget.max_tokens_total.is_some() {
         return Ok(());
     }
+    let what = if agent.is_built_in {
+        format!("the price of the model `{model}` is unknown")
+    } else {
+        format!("the cost of the agent `{}` is unknown", agent.name)
+    };
     Err(AssemblyError::usage(format!(
-        "the cost of the agent `{}` is unknown, so budget.max_cost_usd_estimate cannot be enforced",
-        agent.name
+        "{what}, so budget.max_cost_usd_estimate cannot be enforced"
     ))
     .with_hint(format!(
-        "set the price in [models.{own}] (input_usd_per_million, output_usd_per_million), or \
-         budget.max_tokens_total"
+        "set the price in [models.{own}] (input_usd_per_million, output_usd_per_million), or budget.max_tokens_total \
+         (`max_tokens_total` in the task)"
     )))
 }
 

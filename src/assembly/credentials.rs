@@ -80,7 +80,8 @@ pub(crate) async fn connect_upstream(
         (None, Some(secret)) => CredentialSource::Fixed(secret),
         (Some(_), _) | (None, None) => login()?,
     };
-    let own = (kind == GATEWAY_KEY).then_some(config.settings.model_endpoint.base_url.as_str());
+    let own = config.settings.model_endpoint.base_url.as_deref();
+    let own = own.filter(|_| kind == GATEWAY_KEY);
     Ok(ModelUpstream::new(kind, source, base.or(own))?)
 }
 

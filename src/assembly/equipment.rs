@@ -1,24 +1,22 @@
 //! Connects what a sandbox and its agents work with: provider, credentials, agents and model.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::agent::Agents;
 use crate::agent::actions::check_scripted_answer;
 use crate::config::{Config, ForgeType};
-use crate::model::{
-    CallTimeouts, EndpointError, Model, ModelEndpoint, OpenAiCompatible, RoutedModel, Script, ScriptedModel,
-};
+use crate::model::{Model, Script};
 use crate::network::PolicyMode;
 use crate::runner::Precondition;
 use crate::sandbox::{Provider, SandboxSpec};
 use crate::scm::{Forge, LocalForge, Repository};
-use crate::secret::{Redactor, Secret};
+use crate::secret::Redactor;
 use crate::state::RunDir;
 
 use super::broker::{BrokeredServices, RunBroker};
 use super::provider::{create_checked_provider, create_provider_with, enforceable};
+use super::routes::{self, create_model};
 use super::{AssemblyContext, AssemblyError, agents, preflight, settings};
 
 /// What a sandbox and its agents work with, whether for a run or for a selftest.
@@ -31,6 +29,7 @@ pub(crate) struct Equipment {
     pub(crate) brokered: Option<RunBroker>,
     /// Knows every credential that is in use.
     pub(crate) redactor: Redactor,
+    is_scripted: bool,
 }
 
 impl Equipment {
@@ -56,6 +55,7 @@ impl Equipment {
             },
             brokered,
             redactor,
+            is_scripted: script.is_some(),
         })
     }
 
@@ -74,6 +74,10 @@ impl Equipment {
             brokered.access(default).is_some()
         });
         if let (false, Some(notice)) = (is_brokered, agents::exposed_credential_notice(context, config)) {
+            context.reporter.warn(&notice);
+        }
+        if let Some(notice) = routes::notice(config).filter(|_| !self.is_scripted && context.agent.is_none())
+        {
             context.reporter.warn(&notice);
         }
         for mount in config.mounts() {
@@ -112,12 +116,13 @@ pub(super) async fn check(
     create_checked_provider(context, config)?.check().await?;
     if context.agent.is_none() {
         agents::check(context, config, |profile| services.serves(profile))?;
-        agents::check_cost_is_bounded(config, |profile| services.serves(profile))?;
+        let is_scripted = script.is_some();
+        agents::check_cost_is_bounded(config, is_scripted, |profile| services.serves(profile))?;
     }
     create_model(config, script)?;
     check_script(context, config, script)?;
     check_forge(config)?;
-    settings(config)?;
+    settings(config, script)?;
     Ok(())
 }
 
@@ -152,37 +157,6 @@ fn check_script(
         })?;
     }
     Ok(())
-}
-
-/// The model of a run: a script, or the endpoints of the configuration.
-fn create_model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Model>, AssemblyError> {
-    if let Some(script) = script {
-        let script = Script::parse(script)?;
-        return Ok(Arc::new(ScriptedModel::new(script)));
-    }
-    let default_url = &config.settings.model_endpoint.base_url;
-    let mut by_profile = BTreeMap::new();
-    for (name, model) in &config.settings.models {
-        if model.base_url.is_none() && model.api_key_env.is_none() {
-            continue;
-        }
-        let key = match &model.api_key_env {
-            Some(variable) => config.credential(variable),
-            None => config.model_api_key(),
-        };
-        let url = model.base_url.as_ref().unwrap_or(default_url);
-        let setting = format!("models.{name}.base_url");
-        by_profile.insert(name.clone(), create_client(&setting, url, key)?);
-    }
-    let default = create_client("model_endpoint.base_url", default_url, config.model_api_key())?;
-    Ok(Arc::new(RoutedModel::new(default, by_profile)))
-}
-
-fn create_client(setting: &str, url: &str, key: Option<Secret>) -> Result<Arc<dyn Model>, AssemblyError> {
-    let usage = |error: EndpointError| AssemblyError::usage(format!("{setting}: {error}"));
-    let endpoint = ModelEndpoint::parse(url).map_err(usage)?;
-    let client = OpenAiCompatible::new(endpoint, key, CallTimeouts::default()).map_err(usage)?;
-    Ok(Arc::new(client))
 }
 
 pub(super) fn create_forge(

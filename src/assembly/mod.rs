@@ -34,6 +34,7 @@ pub(crate) mod provider;
 mod ralph;
 mod removal;
 mod reporter;
+pub(crate) mod routes;
 mod settings;
 pub(crate) mod spec;
 mod surroundings;

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::credential::CredentialSource;
 use crate::event::PreflightResult;
 use crate::gateway::broker::{self, ModelUpstream, VerifyError};
-use crate::model::GATEWAY_KEY;
+use crate::model::{DirectService, GATEWAY_KEY, ModelError, OpenAiCompatible};
 use crate::network::{HostName, PackageConfig, Policy};
 use crate::runner::Precondition;
 use crate::sandbox::NetworkEnforcement;
@@ -20,6 +20,7 @@ use crate::text::error_chain;
 use super::AssemblyError;
 use super::agents::{agent_of_profile, find_credential, settings_of, variable_hint};
 use super::broker::{BrokerEndpoint, BrokeredService, RunBroker};
+use super::routes::{MissingRoute, ProfileRoute};
 use super::{AssemblyContext, provider};
 
 /// How long a service may take to answer whether it accepts a credential.
@@ -78,13 +79,9 @@ async fn credential_check(
 ) -> Result<Option<CheckSubject>, AssemblyError> {
     let agent = agent_of_profile(config, profile);
     if agent.is_built_in {
-        if let Some((variable, upstream)) = endpoint(config, profile)? {
-            return Ok(Some(CheckSubject::Credential {
-                verifier: CredentialVerifier::Host(upstream, broker::client(Vec::new())?),
-                hint: variable_hint(variable),
-            }));
-        }
-    } else if let Some(service) = BrokeredService::for_profile(context, config, profile).await? {
+        return route_check(config, profile);
+    }
+    if let Some(service) = BrokeredService::for_profile(context, config, profile).await? {
         return Ok(Some(CheckSubject::Credential {
             hint: service.credential_hint,
             verifier: CredentialVerifier::Sandbox(service.upstream, broker::client(Vec::new())?),
@@ -107,23 +104,77 @@ async fn credential_check(
     })
 }
 
-/// The endpoint of the built-in agent, and the variable with its key, if that is set.
-fn endpoint<'a>(
-    config: &'a Config,
-    profile: &str,
-) -> Result<Option<(&'a str, ModelUpstream)>, AssemblyError> {
-    let model = settings_of(config, profile);
-    let default = &config.settings.model_endpoint;
-    let variable = model.and_then(|model| model.api_key_env.as_ref());
-    let variable = variable.unwrap_or(&default.api_key_env);
-    let url = model.and_then(|model| model.base_url.as_ref());
-    let url = url.unwrap_or(&default.base_url);
-    let Some(key) = config.credential(variable) else {
+/// The check of the key of the built-in agent. An endpoint of the configuration may need none.
+fn route_check(config: &Config, profile: &str) -> Result<Option<CheckSubject>, AssemblyError> {
+    let Some(profile) = config.profiles.get(profile) else {
         return Ok(None);
     };
-    let upstream = ModelUpstream::new(GATEWAY_KEY, CredentialSource::Fixed(key), Some(url))?;
-    Ok(Some((variable, upstream)))
+    let route = ProfileRoute::new(config, profile);
+    if let Some(MissingRoute { why, next_step }) = route.missing() {
+        let why = format!("{why}, for the model `{}`", profile.litellm_model);
+        let next_step = format!("{next_step}; then `ralph resume`");
+        return Ok(Some(CheckSubject::Known(not_ready(why, next_step))));
+    }
+    let client = route.client()?;
+    Ok(match route {
+        ProfileRoute::Endpoint {
+            url, variable, key, ..
+        } => match key {
+            Some(key) => {
+                let upstream = ModelUpstream::new(GATEWAY_KEY, CredentialSource::Fixed(key), Some(&url))?;
+                Some(CheckSubject::Credential {
+                    verifier: CredentialVerifier::Host(upstream, broker::client(Vec::new())?),
+                    hint: variable_hint(&variable),
+                })
+            }
+            None => None,
+        },
+        ProfileRoute::Direct {
+            service,
+            variable,
+            url,
+            ..
+        } => client.map(|client| CheckSubject::Direct {
+            client,
+            service,
+            url,
+            variable,
+        }),
+        ProfileRoute::Unknown { .. } => None,
+    })
 }
+
+/// Asks a service that is called directly whether it accepts its key.
+async fn check_direct(
+    client: &OpenAiCompatible,
+    service: &DirectService,
+    url: &str,
+    variable: Option<&str>,
+) -> PreflightResult {
+    let verified = timeout(VERIFY_TIMEOUT, client.verify()).await;
+    let free = if variable.is_none() && service.list_price("", url).is_some() {
+        "; its models cost nothing"
+    } else {
+        ""
+    };
+    match (verified, variable) {
+        (Ok(Some(Ok(()))), Some(variable)) => ready(format!("{url} accepts `{variable}`")),
+        (Ok(Some(Ok(()))), None) => ready(format!("{} answers at {url} without a key{free}", service.name)),
+        (Ok(None), Some(variable)) => ready(format!("found in `{variable}`, not verified")),
+        (Ok(None), None) => ready("none is needed"),
+        (Ok(Some(Err(ModelError::Unauthorized { status, .. }))), variable) => not_ready(
+            format!("{url} refused it (HTTP {status})"),
+            variable.map_or_else(String::new, variable_hint),
+        ),
+        (Ok(Some(Err(ModelError::Refused { status, .. }))), _) => {
+            ready(format!("not verified: {url} answered with HTTP {status}"))
+        }
+        (Ok(Some(Err(error))), _) => not_ready(error_chain(&error), UNREACHABLE_HINT),
+        (Err(_), _) => not_ready(format!("{url}: the service does not answer"), UNREACHABLE_HINT),
+    }
+}
+
+const UNREACHABLE_HINT: &str = "check the network of the host and the address, then `ralph resume`";
 
 /// Fails when the policy keeps an agent from its model. Nothing is allowed for it automatically.
 fn network_check(
@@ -170,6 +221,14 @@ struct AgentCheck {
 }
 
 enum CheckSubject {
+    /// Whether a service that is called directly accepts its key.
+    Direct {
+        client: OpenAiCompatible,
+        service: &'static DirectService,
+        url: String,
+        /// The variable with the key, if the service needs one.
+        variable: Option<String>,
+    },
     /// A result that is known without a check.
     Known(PreflightResult),
     /// Whether the gateway serves the requests of the agent.
@@ -208,6 +267,12 @@ impl Precondition for AgentCheck {
     async fn check(&self) -> PreflightResult {
         match &self.subject {
             CheckSubject::Known(result) => result.clone(),
+            CheckSubject::Direct {
+                client,
+                service,
+                url,
+                variable,
+            } => check_direct(client, service, url, variable.as_deref()).await,
             CheckSubject::Gateway(endpoint) => match endpoint.health().await {
                 Ok(()) => ready("it answers"),
                 Err(error) => not_ready(error.to_string(), "`ralph gateway check` checks the whole path"),
@@ -244,10 +309,7 @@ impl CredentialVerifier {
         if matches!(self, Self::Sandbox(..)) {
             return ready(format!("not verified: the host does not reach {service}"));
         }
-        not_ready(
-            format!("{service}: {unreachable}"),
-            "check the network of the host and the address, then `ralph resume`",
-        )
+        not_ready(format!("{service}: {unreachable}"), UNREACHABLE_HINT)
     }
 }
 

@@ -129,7 +129,7 @@ impl Ralph {
                 .map(|broker| broker.agent_env.clone())
                 .unwrap_or_default(),
             setup_cache: Some(context.surroundings.cache_dir()?.join("setup")),
-            ..settings(config)?
+            ..settings(config, script)?
         };
         // The name lets a later process find what this one started, after a crash.
         let host = context.surroundings.host().with_name(dir.path());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{AssemblyError, agents};
+use super::{AssemblyError, agents, routes};
 use crate::config::{self, Config, LadderRung};
 use crate::runner::{Budget, DoctorRules, DoneRules, Profiles, RunSettings};
 use crate::scm::{CommitIdentity, DEFAULT_BUNDLE_LIMIT};
@@ -12,8 +12,8 @@ use crate::state::Rung;
 /// How long to wait for an unreachable model that gives no time to retry.
 const MODEL_WAIT: Duration = Duration::from_secs(30);
 
-/// The settings of a run.
-pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
+/// The settings of a run. With a `script`, every profile can be called.
+pub(crate) fn settings(config: &Config, script: Option<&str>) -> Result<RunSettings, AssemblyError> {
     let from = &config.settings;
     let identity = CommitIdentity::new(&from.git.user_name, &from.git.user_email)
         .map_err(|error| AssemblyError::usage(error.to_string()))?;
@@ -39,9 +39,13 @@ pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
         profiles: Profiles {
             default: from.default_profile.clone(),
             fallback: Some(from.fallback_profile.clone())
-                .filter(|profile| agents::differs_from_default(config, profile)),
-            doctor: Some(from.doctor_profile.clone()),
-            all: config.profiles.clone(),
+                .filter(|profile| agents::differs_from_default(config, profile))
+                .filter(|_| script.is_some() || routes::can_fall_back(config)),
+            doctor: Some(match script {
+                Some(_) => from.doctor_profile.clone(),
+                None => routes::doctor_profile(config).to_owned(),
+            }),
+            all: routes::priced_profiles(config),
         },
         identity,
         prompt_bytes: from.prompt.max_bytes.get() as usize,

@@ -13,6 +13,7 @@ mod image;
 mod init;
 mod lint;
 mod logs;
+mod models;
 mod network;
 mod overrides;
 mod reference;
@@ -96,6 +97,7 @@ enum CliCommand {
     Prune(remove::PruneArgs),
     Logs(logs::LogsArgs),
     Diff(diff::DiffArgs),
+    Models(models::ModelsArgs),
     Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
     #[command(subcommand)]
@@ -209,6 +211,7 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::Prune(args) => block_on(remove::prune(context, args)),
         CliCommand::Logs(args) => logs::logs(context, &args),
         CliCommand::Diff(args) => block_on(diff::diff(context, args)),
+        CliCommand::Models(args) => models::models(context, &args),
         CliCommand::Doctor(args) => block_on(doctor::doctor(context, args)),
         CliCommand::Demo(args) => block_on(demo::demo(context, args)),
         CliCommand::Image(args) => block_on(image::image(context, args)),

@@ -66,7 +66,14 @@ macro_rules! other_vars {
 }
 
 other_vars! {
-    Secret ZAI_API_KEY: "Key of Z.ai, the provider of the default profile.";
+    Secret ZAI_API_KEY: "Key of Z.ai, for models named `zai/...`, such as that of the default profile.";
+    Secret OPENROUTER_API_KEY: "Key of OpenRouter, for models named `openrouter/...`.";
+    Identifier ZAI_BASE_URL: "Address of Z.ai's API for `zai/...`, if not its own, with the path before `/chat/completions`.";
+    Identifier OPENAI_BASE_URL: "Address of OpenAI's API for `openai/...`, if not its own, with `/v1`.";
+    Identifier ANTHROPIC_BASE_URL: "Address of Anthropic's API for `anthropic/...`, if not its own. The agent `claude` does not get it.";
+    Identifier OPENROUTER_BASE_URL: "Address of OpenRouter's API for `openrouter/...`, if not its own, with `/v1`.";
+    Identifier GEMINI_BASE_URL: "Address of Google's OpenAI-compatible API for `gemini/...`, if not its own, with the path before `/chat/completions`.";
+    Identifier OLLAMA_BASE_URL: "Address of Ollama for `ollama/...`, if not `http://127.0.0.1:11434/v1`.";
     Secret ANTHROPIC_AUTH_TOKEN: "Token that your own gateway accepts from `claude` instead of a key.";
     Secret GITHUB_PAT: "Personal access token for GitHub, for the repository that `sandbox.github` names.";
     Identifier GITHUB_APP_ID: "Id of the GitHub App to act as, instead of a personal access token.";
@@ -75,7 +82,7 @@ other_vars! {
     Secret DAYTONA_API_KEY: "Key of Daytona, for the `daytona` provider.";
     Program DAYTONA_API_URL: "Address of Daytona's API, if not its own cloud.";
     Program DAYTONA_TARGET: "The region of sandboxes at Daytona.";
-    Secret RALPH_DB_URL: "Address of the database that indexes runs, with its password.";
+    Secret RALPH_DB_URL: "Address of the database that indexes runs, with its password; a relative path, as in `sqlite:///./ralph.db`, starts from the directory of `.env`.";
     Key("sandbox.type") RALPH_DEFAULT_PROVIDER: "The provider of sandboxes.";
     Key("default_profile") RALPH_DEFAULT_MODEL_PROFILE: "The model profile that a run starts with.";
     Key("fallback_profile") RALPH_FALLBACK_MODEL_PROFILE: "The model profile that the ladder switches to.";

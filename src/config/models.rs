@@ -24,7 +24,8 @@ pub struct ModelSettings {
     #[serde(default, deserialize_with = "read::temperature")]
     #[schemars(range(min = 0.0, max = 2.0))]
     pub temperature: Option<f64>,
-    /// The address of the model; `None` is `model_endpoint.base_url`, and for an agent program that of its vendor.
+    /// The address of the model; `None` is `model_endpoint.base_url` or the service of the model, and for an agent program
+    /// that of its vendor.
     #[serde(default, deserialize_with = "read::base_url")]
     pub base_url: Option<String>,
     /// The variable that holds the key of that address.

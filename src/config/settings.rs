@@ -287,9 +287,9 @@ pub struct CustomAgentSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelEndpointSettings {
-    /// The address, without a trailing slash.
-    #[serde(deserialize_with = "read::base_url")]
-    pub base_url: String,
+    /// The address, without a trailing slash; `None` calls the services of the models directly.
+    #[serde(default, deserialize_with = "read::base_url")]
+    pub base_url: Option<String>,
     /// The variable that holds the key.
     #[serde(deserialize_with = "read::variable")]
     pub api_key_env: String,

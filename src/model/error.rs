@@ -47,6 +47,14 @@ pub enum ModelError {
         /// The error of the last attempt.
         source: AttemptError,
     },
+    /// The configuration has no key or no service for the profile.
+    #[error("the profile `{profile}` cannot be used: {reason}")]
+    NotConfigured {
+        /// The profile.
+        profile: String,
+        /// What is missing.
+        reason: String,
+    },
     /// A scripted model has no answer for this call.
     #[error("the script has no answer for call {} of iteration {iteration}", call + 1)]
     ScriptExhausted {
@@ -64,12 +72,15 @@ impl ModelError {
         match self {
             Self::RateLimited { .. } => "wait, or set another profile as the fallback",
             Self::Unauthorized { .. } => {
-                "check the variable that holds the key of this endpoint: `ralph config show`"
+                "check the variable that holds the key of this endpoint: `ralph models`"
             }
-            Self::Refused { .. } => "check the profile's `litellm_model` against the endpoint's `/v1/models`",
+            Self::Refused { .. } => {
+                "check the profile's `litellm_model` (`ralph models`) against the models of the endpoint"
+            }
             Self::Unavailable { .. } => {
-                "check that the endpoint is running: `litellm --config FILE --port 4000` starts LiteLLM"
+                "check the network of the host, and that the endpoint is running: `litellm --config FILE --port 4000` starts LiteLLM"
             }
+            Self::NotConfigured { .. } => "`ralph models` shows the service and the key of each profile",
             Self::ScriptExhausted { .. } => "add a reply to the script, or end it with `then: repeat`",
         }
     }

@@ -1,6 +1,7 @@
 //! Models: requests, replies and the errors that the runner distinguishes.
 //!
-//! [`OpenAiCompatible`] calls LiteLLM or any other chat-completions endpoint. [`ScriptedModel`] answers from a file.
+//! [`OpenAiCompatible`] calls LiteLLM, any other chat-completions endpoint, or one of the [`DIRECT_SERVICES`].
+//! [`ScriptedModel`] answers from a file.
 //! [`ModelRequest::worst_case`] bounds what a call can use before it is made.
 //!
 //! ```
@@ -17,9 +18,11 @@
 //! assert!(request.worst_case().total() > 0);
 //! ```
 
+mod direct;
 mod error;
 mod message;
 mod openai;
+mod prices;
 mod profile;
 mod reply;
 mod request;
@@ -28,13 +31,16 @@ mod routed_model;
 mod script;
 mod scripted_model;
 mod service;
+mod unrouted_model;
 
 use async_trait::async_trait;
 
+pub use direct::{DIRECT_SERVICES, DirectService};
 pub use error::{AttemptError, ModelError};
 pub use message::{MessageRole, ModelMessage};
 pub use openai::{EndpointError, ModelEndpoint, OpenAiCompatible};
 pub(crate) use openai::{EventParser, known_cost, quoted_cost, retry_after};
+pub use prices::{BilledTokens, ListPrice, PriceTable};
 pub use profile::Profile;
 pub use reply::ModelReply;
 pub use request::{CallPurpose, ModelRequest};
@@ -47,6 +53,7 @@ pub use service::{
     GATEWAY_KEY, GOOGLE, MODEL_SERVICES, ModelService, OPENAI, OPENAI_KEY, UnknownAuthMethod,
 };
 pub(crate) use service::{ApiError, ApiUsage, CallError, CallRules, ModelApi, ModelRoute, UsageReader};
+pub(crate) use unrouted_model::UnroutedModel;
 
 /// Answers requests.
 #[async_trait]

@@ -1,5 +1,6 @@
 //! Model profiles.
 
+use super::prices::{BilledTokens, ListPrice};
 use crate::usage::{Price, Tokens, Usd};
 
 /// A named model with its limits and price.
@@ -15,6 +16,8 @@ pub struct Profile {
     pub temperature: Option<f64>,
     /// The price, for endpoints that do not report the cost of a call.
     pub price: Option<Price>,
+    /// The list price of `litellm_model` at its service, for calls that ralph makes there itself. `price` wins.
+    pub list_price: Option<ListPrice>,
     /// Free tags that commands can select profiles by.
     pub tags: Vec<String>,
 }
@@ -32,13 +35,28 @@ impl Profile {
             max_output_tokens: MAX_OUTPUT_TOKENS,
             temperature: None,
             price: None,
+            list_price: None,
             tags: Vec::new(),
         }
     }
 
-    /// The cost of these tokens; `None` if the profile has no price.
+    /// The cost of these tokens of an agent program; `None` if the profile has no price.
     #[must_use]
     pub fn cost_of(&self, tokens: Tokens) -> Option<Usd> {
         self.price.map(|price| price.cost_of(tokens))
+    }
+
+    /// The cost of a call to its model; `None` if there is neither a price nor a list price.
+    #[must_use]
+    pub fn call_cost(&self, tokens: BilledTokens) -> Option<Usd> {
+        let listed = || self.list_price.map(|price| price.cost_of(tokens));
+        self.cost_of(tokens.all).or_else(listed)
+    }
+
+    /// The most that a call with these tokens can cost; `None` if there is neither a price nor a list price.
+    #[must_use]
+    pub fn worst_cost(&self, tokens: Tokens) -> Option<Usd> {
+        let listed = || self.list_price.map(|price| price.worst_cost(tokens));
+        self.cost_of(tokens).or_else(listed)
     }
 }

@@ -56,7 +56,7 @@ impl ModelRequest {
     /// The highest possible cost of the call; `None` if the profile has no price.
     #[must_use]
     pub fn worst_cost(&self) -> Option<Usd> {
-        self.profile.cost_of(self.worst_case())
+        self.profile.worst_cost(self.worst_case())
     }
 }
 
@@ -75,6 +75,7 @@ mod tests {
                 max_output_tokens: 2048,
                 temperature: None,
                 price: None,
+                list_price: None,
                 tags: Vec::new(),
             },
             messages: vec![ModelMessage::user("abc"), ModelMessage::user("ü".repeat(500))],

@@ -131,6 +131,7 @@ mod tests {
                 max_output_tokens: 100,
                 temperature: None,
                 price: None,
+                list_price: None,
                 tags: Vec::new(),
             },
             messages: vec![ModelMessage::user("hi")],

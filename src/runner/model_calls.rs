@@ -124,9 +124,10 @@ fn retry_after(error: &ModelError, backoff: Duration) -> Option<Duration> {
     match error {
         ModelError::RateLimited { retry_after, .. } => Some(retry_after.unwrap_or(backoff)),
         ModelError::Unavailable { .. } => Some(backoff),
-        ModelError::Unauthorized { .. } | ModelError::Refused { .. } | ModelError::ScriptExhausted { .. } => {
-            None
-        }
+        ModelError::Unauthorized { .. }
+        | ModelError::Refused { .. }
+        | ModelError::NotConfigured { .. }
+        | ModelError::ScriptExhausted { .. } => None,
     }
 }
 

@@ -15,6 +15,7 @@ mod actions;
 mod config_cli;
 mod control;
 mod demo;
+mod direct;
 mod events;
 mod examples;
 mod failures;

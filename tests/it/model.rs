@@ -122,6 +122,7 @@ fn summary(error: &ModelError) -> String {
         ModelError::Unauthorized { status, .. } => format!("Unauthorized {status}"),
         ModelError::Refused { status, message, .. } => format!("Refused {status}: {message}"),
         ModelError::Unavailable { attempts, source, .. } => format!("Unavailable after {attempts}: {source}"),
+        ModelError::NotConfigured { reason, .. } => format!("NotConfigured: {reason}"),
         ModelError::ScriptExhausted { .. } => "ScriptExhausted".to_owned(),
     }
 }

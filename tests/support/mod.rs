@@ -11,6 +11,7 @@ pub mod chat_server;
 pub mod daytona;
 pub mod derived;
 pub mod dir_sandbox;
+pub mod direct_server;
 pub mod engine;
 pub mod github;
 pub mod guest;

@@ -13,6 +13,7 @@ pub fn request(text: &str) -> ModelRequest {
             max_output_tokens: 2048,
             temperature: Some(0.2),
             price: None,
+            list_price: None,
             tags: Vec::new(),
         },
         messages: vec![ModelMessage::user(text)],

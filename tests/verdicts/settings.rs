@@ -131,6 +131,7 @@ impl SettingsShape {
             max_output_tokens: self.max_output_tokens,
             temperature: None,
             price,
+            list_price: None,
             tags: Vec::new(),
         }
     }

@@ -56,8 +56,8 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreTokenArgs) -> Cl
         CliError::usage(error.to_string()).with_hint(hint)
     })?;
     if args.verify.verify {
-        let own =
-            (kind == crate::model::GATEWAY_KEY).then_some(config.settings.model_endpoint.base_url.as_str());
+        let own = config.settings.model_endpoint.base_url.as_deref();
+        let own = own.filter(|_| kind == crate::model::GATEWAY_KEY);
         let source = CredentialSource::Fixed(credential.token.clone());
         verify(&ModelUpstream::new(
             kind,

@@ -95,7 +95,7 @@ fn the_starter_file_names_what_this_version_has() {
 fn the_other_defaults_are_those_of_the_issue() {
     let config = Project::new(&[]).load();
     let settings = &config.settings;
-    assert_eq!(settings.model_endpoint.base_url, "http://127.0.0.1:4000");
+    assert_eq!(settings.model_endpoint.base_url, None);
     assert_eq!(settings.gutter.diff_line_threshold.get(), 1);
     let ladder = [
         LadderRung::Rotate,

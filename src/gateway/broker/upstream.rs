@@ -125,7 +125,7 @@ pub enum UpstreamError {
     #[error("the address of the service is not an http or https URL without credentials and query")]
     InvalidUrl,
     /// There is no default address.
-    #[error("the address for {0} is not configured")]
+    #[error("the address for {0} is not configured (model_endpoint.base_url)")]
     NoAddress(CredentialKind),
     /// The gateway does not support the protocol of the service.
     #[error("the gateway cannot add {0}, because it does not support the protocol of its service")]

@@ -6,8 +6,9 @@ use reqwest::{Response, StatusCode};
 use super::partial_reply::{PartialReply, known_cost};
 use super::refusal::{RefusalKind, classify};
 use super::sse::EventParser;
-use super::wire::{ChatChunk, ErrorBody, chat_request};
-use super::{OpenAiCompatible, retry_after};
+use super::wire::{ChatChunk, ErrorBody};
+use super::{OpenAiCompatible, messages, retry_after};
+use crate::model::direct::ApiDialect;
 use crate::model::{AttemptError, ModelError, ModelReply, ModelRequest, OnText};
 use crate::text::one_line;
 use crate::usage::Usd;
@@ -60,12 +61,9 @@ impl ChatCall<'_> {
 
     /// Sends the call. A refusal is an error.
     async fn send(self) -> Result<Response, AttemptFailure> {
-        let url = self.client.endpoint.completions.clone();
-        let post = self.client.http.post(url).json(&chat_request(self.request));
-        let post = match &self.client.key {
-            Some(key) => post.bearer_auth(key.expose()),
-            None => post,
-        };
+        let url = self.client.endpoint.calls.clone();
+        let post = self.client.http.post(url).json(&self.client.body(self.request));
+        let post = self.client.authorized(post);
         let response = post.send().await.map_err(|error| self.broken(error))?;
         if response.status().is_success() {
             Ok(response)
@@ -96,7 +94,12 @@ impl ChatCall<'_> {
                 if event == "[DONE]" {
                     return Ok(());
                 }
-                partial_reply.add(self.parse_chunk(event.as_bytes())?, show);
+                let chunk = self.parse_chunk(event.as_bytes())?;
+                let is_last = chunk.is_last;
+                partial_reply.add(chunk, show);
+                if is_last {
+                    return Ok(());
+                }
             }
         }
     }
@@ -112,8 +115,12 @@ impl ChatCall<'_> {
 
     /// Parses a chunk. An error in its place is a late refusal.
     fn parse_chunk(self, json: &[u8]) -> Result<ChatChunk, AttemptFailure> {
-        let chunk: ChatChunk = serde_json::from_slice(json)
-            .map_err(|error| AttemptFailure::Retryable(AttemptError::Malformed(error)))?;
+        let parsed = match self.client.dialect() {
+            ApiDialect::Chat { .. } => serde_json::from_slice(json),
+            ApiDialect::Messages => messages::parse_event(json),
+        };
+        let chunk: ChatChunk =
+            parsed.map_err(|error| AttemptFailure::Retryable(AttemptError::Malformed(error)))?;
         let Some(error) = chunk.error else {
             return Ok(chunk);
         };

@@ -7,11 +7,13 @@ use reqwest::Url;
 use reqwest::header::InvalidHeaderValue;
 use thiserror::Error;
 
-/// The http or https address of an OpenAI-compatible endpoint. It contains no credential.
+/// The http or https address of an endpoint. It contains no credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelEndpoint {
     /// The URL for calls.
-    pub(super) completions: Url,
+    pub(super) calls: Url,
+    /// The end of its path.
+    call_path: &'static str,
 }
 
 /// Why an endpoint cannot be used.
@@ -41,6 +43,27 @@ impl ModelEndpoint {
     /// Parses a base URL: `http://127.0.0.1:4000`, which gets the path `/v1`, or one with the path in front of
     /// `/chat/completions`, such as `https://api.openai.com/v1` or `https://api.z.ai/api/paas/v4`.
     pub fn parse(base: &str) -> Result<Self, EndpointError> {
+        Self::with_calls_at(base, COMPLETIONS)
+    }
+
+    /// The endpoint of Anthropic's Messages API, with or without `/v1` at the end of its address.
+    pub(super) fn parse_messages(base: &str) -> Result<Self, EndpointError> {
+        let base = base.trim().trim_end_matches('/');
+        Self::with_calls_at(
+            &format!("{}/v1", base.strip_suffix("/v1").unwrap_or(base)),
+            MESSAGES,
+        )
+    }
+
+    /// The URL of another path of the API.
+    pub(super) fn sibling(&self, path: &str) -> Url {
+        let mut url = self.calls.clone();
+        let api = url.path().strip_suffix(self.call_path).unwrap_or_default();
+        url.set_path(&format!("{api}{path}"));
+        url
+    }
+
+    fn with_calls_at(base: &str, call_path: &'static str) -> Result<Self, EndpointError> {
         let mut url = Url::parse(base.trim()).map_err(EndpointError::NotAUrl)?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(EndpointError::Credential);
@@ -52,23 +75,27 @@ impl ModelEndpoint {
         }
         let prefix = match url.path().trim_end_matches('/') {
             "" => "/v1",
-            path => path.strip_suffix(COMPLETIONS).unwrap_or(path),
+            path => path.strip_suffix(call_path).unwrap_or(path),
         };
-        let path = format!("{prefix}{COMPLETIONS}");
+        let path = format!("{prefix}{call_path}");
         url.set_path(&path);
         url.set_fragment(None);
-        Ok(Self { completions: url })
+        Ok(Self {
+            calls: url,
+            call_path,
+        })
     }
 }
 
 const COMPLETIONS: &str = "/chat/completions";
+const MESSAGES: &str = "/messages";
 
 /// The base URL, without a query.
 impl fmt::Display for ModelEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let origin = self.completions.origin().ascii_serialization();
-        let path = self.completions.path();
-        write!(f, "{origin}{}", path.strip_suffix(COMPLETIONS).unwrap_or(path))
+        let origin = self.calls.origin().ascii_serialization();
+        let path = self.calls.path();
+        write!(f, "{origin}{}", path.strip_suffix(self.call_path).unwrap_or(path))
     }
 }
 
@@ -92,10 +119,21 @@ mod tests {
         "https://h/openai/chat/completions?api-version=1"
     )]
     fn completions_follow_the_base(#[case] base: &str, #[case] completions: &str) {
+        assert_eq!(ModelEndpoint::parse(base).unwrap().calls.as_str(), completions);
+    }
+
+    #[rstest]
+    #[case("https://api.anthropic.com")]
+    #[case("https://api.anthropic.com/")]
+    #[case("https://api.anthropic.com/v1")]
+    fn messages_follow_the_base(#[case] base: &str) {
+        let endpoint = ModelEndpoint::parse_messages(base).unwrap();
+        assert_eq!(endpoint.calls.as_str(), "https://api.anthropic.com/v1/messages");
         assert_eq!(
-            ModelEndpoint::parse(base).unwrap().completions.as_str(),
-            completions
+            endpoint.sibling("/models").as_str(),
+            "https://api.anthropic.com/v1/models"
         );
+        assert_eq!(endpoint.to_string(), "https://api.anthropic.com/v1");
     }
 
     #[test]

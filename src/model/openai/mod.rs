@@ -1,18 +1,22 @@
-//! The client for LiteLLM and other chat-completions endpoints.
+//! The client for LiteLLM and other chat-completions endpoints, and for services that are called directly.
 
 mod chat_call;
 mod endpoint;
+mod messages;
 mod partial_reply;
 mod refusal;
 mod retry_after;
 mod sse;
+mod verify;
 mod wire;
 
 use async_trait::async_trait;
 use reqwest::header::HeaderValue;
-use reqwest::redirect;
+use reqwest::{RequestBuilder, redirect};
+use serde_json::Value;
 
 use self::chat_call::{AttemptFailure, ChatCall};
+use super::direct::{ApiDialect, DirectService};
 use super::{AttemptError, CallTimeouts, Model, ModelError, ModelReply, ModelRequest, OnText};
 use crate::secret::{Redactor, Secret};
 
@@ -22,13 +26,15 @@ pub(crate) use self::partial_reply::known_cost;
 pub(crate) use self::retry_after::retry_after;
 pub(crate) use self::sse::EventParser;
 
-/// Calls an OpenAI-compatible endpoint.
+/// Calls an OpenAI-compatible endpoint, or one of the [`DIRECT_SERVICES`](super::DIRECT_SERVICES) in its own protocol.
 ///
 /// The key goes only to this endpoint: the client follows no redirects and ignores proxy variables.
 #[derive(Debug)]
 pub struct OpenAiCompatible {
     http: reqwest::Client,
     endpoint: ModelEndpoint,
+    /// The service, if it is called directly.
+    service: Option<&'static DirectService>,
     key: Option<Secret>,
     redactor: Redactor,
     timeouts: CallTimeouts,
@@ -38,6 +44,29 @@ impl OpenAiCompatible {
     /// A client for this endpoint. Without a key it sends no `Authorization` header.
     pub fn new(
         endpoint: ModelEndpoint,
+        key: Option<Secret>,
+        timeouts: CallTimeouts,
+    ) -> Result<Self, EndpointError> {
+        Self::create(endpoint, None, key, timeouts)
+    }
+
+    /// A client for a service at this address, which may be another than its own.
+    pub fn direct(
+        service: &'static DirectService,
+        base_url: &str,
+        key: Option<Secret>,
+        timeouts: CallTimeouts,
+    ) -> Result<Self, EndpointError> {
+        let endpoint = match service.dialect {
+            ApiDialect::Chat { .. } => ModelEndpoint::parse(base_url)?,
+            ApiDialect::Messages => ModelEndpoint::parse_messages(base_url)?,
+        };
+        Self::create(endpoint, Some(service), key, timeouts)
+    }
+
+    fn create(
+        endpoint: ModelEndpoint,
+        service: Option<&'static DirectService>,
         key: Option<Secret>,
         timeouts: CallTimeouts,
     ) -> Result<Self, EndpointError> {
@@ -54,6 +83,7 @@ impl OpenAiCompatible {
         Ok(Self {
             http,
             endpoint,
+            service,
             redactor: Redactor::new(key.clone()),
             key,
             timeouts,
@@ -97,6 +127,45 @@ impl Model for OpenAiCompatible {
 }
 
 impl OpenAiCompatible {
+    fn dialect(&self) -> ApiDialect {
+        let gateway = ApiDialect::Chat {
+            limit_field: "max_tokens",
+        };
+        self.service.map_or(gateway, |service| service.dialect)
+    }
+
+    /// The body of a call. A gateway knows models by their whole name, a service without its prefix.
+    fn body(&self, request: &ModelRequest) -> Value {
+        let name = request.profile.litellm_model.as_str();
+        let own = self.service.and_then(|_| DirectService::for_model(name));
+        let name = own.map_or(name, |(_, own)| own);
+        let mut body = match self.dialect() {
+            ApiDialect::Chat { limit_field } => wire::chat_request(request, name, limit_field),
+            ApiDialect::Messages => messages::messages_request(request, name),
+        };
+        let takes_temperature = self.service.is_none_or(|service| service.takes_temperature);
+        if let Some(temperature) = request.profile.temperature.filter(|_| takes_temperature) {
+            body["temperature"] = temperature.into();
+        }
+        body
+    }
+
+    /// The same request with the key.
+    fn authorized(&self, request: RequestBuilder) -> RequestBuilder {
+        let (request, header) = match self.dialect() {
+            ApiDialect::Chat { .. } => (request, None),
+            ApiDialect::Messages => (
+                request.header("anthropic-version", messages::VERSION),
+                Some("x-api-key"),
+            ),
+        };
+        match (&self.key, header) {
+            (None, _) => request,
+            (Some(key), None) => request.bearer_auth(key.expose()),
+            (Some(key), Some(name)) => request.header(name, key.expose()),
+        }
+    }
+
     fn give_up(&self, attempts: u32, unmetered_attempts: u32, error: AttemptError) -> ModelError {
         let endpoint = self.endpoint.to_string();
         match error {

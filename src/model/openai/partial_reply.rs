@@ -2,7 +2,7 @@
 
 use super::wire::{ChatChunk, ChatUsage};
 use crate::model::{ModelReply, OnText, Profile};
-use crate::usage::{Tokens, Usd};
+use crate::usage::Usd;
 
 /// A reply so far.
 #[derive(Debug, Default)]
@@ -20,7 +20,9 @@ impl PartialReply {
             .model
             .filter(|model| !model.is_empty())
             .or(self.model.take());
-        self.usage = chunk.usage.or(self.usage.take());
+        if let Some(usage) = chunk.usage {
+            self.usage = Some(self.usage.unwrap_or_default().updated(usage));
+        }
         for choice in chunk.choices {
             if let Some(text) = choice
                 .delta
@@ -42,18 +44,13 @@ impl PartialReply {
     /// The reply; `None` if there was no finish reason. `quoted` is the cost from the response headers.
     pub(super) fn finish(self, profile: &Profile, quoted: Option<Usd>) -> Option<ModelReply> {
         let finish_reason = self.finish_reason?;
-        let tokens = self.usage.as_ref().and_then(|usage| {
-            Some(Tokens {
-                input: usage.prompt_tokens?,
-                output: usage.completion_tokens?,
-            })
-        });
+        let billed = self.usage.and_then(ChatUsage::tokens);
         let in_usage = self.usage.and_then(|usage| usage.cost).and_then(known_cost);
-        let by_price = tokens.and_then(|tokens| profile.cost_of(tokens));
+        let by_price = billed.and_then(|billed| profile.call_cost(billed));
         Some(ModelReply {
             text: self.text,
             model: self.model.unwrap_or_else(|| profile.litellm_model.clone()),
-            tokens,
+            tokens: billed.map(|billed| billed.all),
             // The dearest counts, so that a budget holds.
             cost: quoted.max(in_usage).max(by_price),
             cut_off: finish_reason == "length",

@@ -24,11 +24,15 @@ pub(super) fn classify(status: StatusCode, headers: &HeaderMap, error: Option<&E
     match status.as_u16() {
         // OpenAI: the account has no credit left. Waiting does not help.
         429 if is("insufficient_quota") => RefusalKind::Refused,
+        // The same at Z.ai.
+        429 if is("1113") => RefusalKind::Refused,
         429 | 529 => RefusalKind::Wait,
         503 if headers.contains_key("retry-after") => RefusalKind::Wait,
         401 | 403 => RefusalKind::BadCredential,
         // LiteLLM without a database, for an unknown key.
         400 if is("no_db_connection") => RefusalKind::BadCredential,
+        // Google, for an unknown key.
+        400 if is("API_KEY_INVALID") => RefusalKind::BadCredential,
         408 | 500..=599 => RefusalKind::Retry,
         _ => RefusalKind::Refused,
     }
@@ -44,6 +48,16 @@ mod tests {
     #[case(429, "", RefusalKind::Wait)]
     #[case(529, "", RefusalKind::Wait)]
     #[case(429, r#"{"error": {"code": "insufficient_quota"}}"#, RefusalKind::Refused)]
+    #[case(
+        429,
+        r#"{"error": {"code": "1113", "message": "Insufficient balance or no resource package. Please recharge."}}"#,
+        RefusalKind::Refused
+    )]
+    #[case(
+        400,
+        r#"[{"error": {"code": 400, "status": "INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]}}]"#,
+        RefusalKind::BadCredential
+    )]
     #[case(401, "", RefusalKind::BadCredential)]
     #[case(403, "", RefusalKind::BadCredential)]
     #[case(

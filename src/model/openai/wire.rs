@@ -4,32 +4,31 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::model::ModelRequest;
+use crate::model::{BilledTokens, ModelRequest};
+use crate::usage::Tokens;
 
-/// The body of a call.
-pub(super) fn chat_request(request: &ModelRequest) -> Value {
-    let profile = &request.profile;
-    let mut body = json!({
-        "model": profile.litellm_model,
+/// The body of a call to a model of this name. `limit_field` limits the tokens of the answer.
+pub(super) fn chat_request(request: &ModelRequest, model: &str, limit_field: &str) -> Value {
+    json!({
+        "model": model,
         "messages": request.messages,
-        "max_tokens": profile.max_output_tokens,
+        limit_field: request.profile.max_output_tokens,
         "stream": true,
         "stream_options": {"include_usage": true},
-    });
-    if let Some(temperature) = profile.temperature {
-        body["temperature"] = temperature.into();
-    }
-    body
+    })
 }
 
 /// A chunk of a streamed answer. An answer in one body parses as a single chunk.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct ChatChunk {
     pub(super) model: Option<String>,
     #[serde(default)]
     pub(super) choices: Vec<ChatChoice>,
     pub(super) usage: Option<ChatUsage>,
     pub(super) error: Option<ErrorBody>,
+    /// Whether nothing follows.
+    #[serde(skip)]
+    pub(super) is_last: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -44,12 +43,50 @@ pub(super) struct ChatDelta {
     pub(super) content: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct ChatUsage {
     pub(super) prompt_tokens: Option<u64>,
     pub(super) completion_tokens: Option<u64>,
-    /// In dollars, from LiteLLM.
+    pub(super) total_tokens: Option<u64>,
+    pub(super) prompt_tokens_details: Option<PromptDetails>,
+    /// In dollars, from LiteLLM and `OpenRouter`.
     pub(super) cost: Option<f64>,
+}
+
+/// Parts of the input.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) struct PromptDetails {
+    pub(super) cached_tokens: Option<u64>,
+    pub(super) cache_write_tokens: Option<u64>,
+}
+
+impl ChatUsage {
+    /// The same with what a later report adds or replaces.
+    pub(super) fn updated(self, later: Self) -> Self {
+        Self {
+            prompt_tokens: later.prompt_tokens.or(self.prompt_tokens),
+            completion_tokens: later.completion_tokens.or(self.completion_tokens),
+            total_tokens: later.total_tokens.or(self.total_tokens),
+            prompt_tokens_details: later.prompt_tokens_details.or(self.prompt_tokens_details),
+            cost: later.cost.or(self.cost),
+        }
+    }
+
+    /// The tokens of the call; `None` if the report is incomplete.
+    pub(super) fn tokens(self) -> Option<BilledTokens> {
+        let (input, output) = (self.prompt_tokens?, self.completion_tokens?);
+        // Google counts the tokens of thoughts in the total only.
+        let besides_input = self.total_tokens.unwrap_or_default().saturating_sub(input);
+        let details = self.prompt_tokens_details.unwrap_or_default();
+        Some(BilledTokens {
+            all: Tokens {
+                input,
+                output: output.max(besides_input),
+            },
+            cached: details.cached_tokens.unwrap_or_default(),
+            written: details.cache_write_tokens.unwrap_or_default(),
+        })
+    }
 }
 
 /// The error in a refusal, or in place of a chunk: an object with `message`, `type` and `code`. Some servers send only a
@@ -59,9 +96,12 @@ pub(super) struct ChatUsage {
 pub(super) struct ErrorBody(Value);
 
 impl ErrorBody {
-    /// Parses the body of a refusal; `None` if it has no error in a known format.
+    /// Parses the body of a refusal; `None` if it has no error in a known format. Google puts it into a list.
     pub(super) fn from_refusal(body: &[u8]) -> Option<Self> {
         let mut body: Value = serde_json::from_slice(body).ok()?;
+        if let Some(first) = body.get_mut(0) {
+            body = first.take();
+        }
         let error = body.get_mut("error")?.take();
         (error.is_string() || error.is_object()).then_some(Self(error))
     }
@@ -73,13 +113,19 @@ impl ErrorBody {
         text.unwrap_or("no reason given")
     }
 
-    /// Whether its type or code is this name.
+    /// Whether its type, its code or one of Google's reasons is this name.
     pub(super) fn is(&self, word: &str) -> bool {
-        self.0["type"] == word || self.0["code"] == word
+        let mut details = self.0["details"].as_array().into_iter().flatten();
+        self.0["type"] == word || self.0["code"] == word || details.any(|detail| detail["reason"] == word)
     }
 
-    /// The HTTP status in its code, a number or a text.
+    /// The HTTP status in its code, a number or a text, or the one that Anthropic has for its type.
     pub(super) fn status(&self) -> Option<StatusCode> {
+        match self.0["type"].as_str() {
+            Some("overloaded_error") => return StatusCode::from_u16(529).ok(),
+            Some("rate_limit_error") => return Some(StatusCode::TOO_MANY_REQUESTS),
+            _ => {}
+        }
         let code = &self.0["code"];
         let status = match code.as_str() {
             Some(text) => text.parse().ok()?,

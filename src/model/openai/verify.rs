@@ -1,0 +1,49 @@
+//! Asks a service whether it accepts its key, for free.
+
+use reqwest::StatusCode;
+
+use super::OpenAiCompatible;
+use super::refusal::{RefusalKind, classify};
+use super::wire::ErrorBody;
+use crate::model::{AttemptError, ModelError};
+
+impl OpenAiCompatible {
+    /// Makes a free request that needs a valid key, such as for the list of models. With 403 the service accepts the key but
+    /// does not answer. `None` if the service has no such request.
+    pub(crate) async fn verify(&self) -> Option<Result<(), ModelError>> {
+        let path = self.service?.check_path?;
+        let request = self.authorized(self.http.get(self.endpoint.sibling(path)));
+        Some(match request.send().await {
+            Ok(response) => self.judge(response).await,
+            Err(error) => Err(ModelError::Unavailable {
+                endpoint: self.endpoint.to_string(),
+                attempts: 1,
+                unmetered_attempts: 0,
+                source: AttemptError::NoConnection(error.without_url()),
+            }),
+        })
+    }
+
+    async fn judge(&self, response: reqwest::Response) -> Result<(), ModelError> {
+        let (status, headers) = (response.status(), response.headers().clone());
+        if status.is_success() || status == StatusCode::FORBIDDEN {
+            return Ok(());
+        }
+        let body = response.bytes().await.unwrap_or_default();
+        let error = ErrorBody::from_refusal(&body);
+        let (endpoint, code) = (self.endpoint.to_string(), status.as_u16());
+        Err(match classify(status, &headers, error.as_ref()) {
+            RefusalKind::BadCredential => ModelError::Unauthorized {
+                endpoint,
+                status: code,
+            },
+            RefusalKind::Wait | RefusalKind::Refused | RefusalKind::Retry => ModelError::Refused {
+                endpoint,
+                status: code,
+                message: self
+                    .redactor
+                    .redact(error.as_ref().map_or("", ErrorBody::message)),
+            },
+        })
+    }
+}
