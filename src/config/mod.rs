@@ -16,6 +16,7 @@
 
 mod agent_loop;
 mod choice;
+mod database;
 mod de;
 mod document;
 mod dotenv;

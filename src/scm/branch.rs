@@ -9,15 +9,22 @@ use crate::id::ObjectId;
 /// The longest component, in bytes. Longer ones are cut.
 const LONGEST_PART: usize = 48;
 
-/// `<prefix>/<task id>/<title>`, each component as a [`slug`].
+/// `<prefix>/<task id>/<title>`, each component as a [`slug`]. A prefix that has the task id is followed by the title.
 #[must_use]
 pub fn branch_name(prefix: &str, task_id: &str, title: &str) -> String {
-    let parts = prefix.split('/').chain([task_id, title]);
-    parts
-        .filter(|part| !part.is_empty())
-        .map(slug)
-        .collect::<Vec<_>>()
-        .join("/")
+    let slugs = |text: &str| -> Vec<String> {
+        let parts = text.split('/').filter(|part| !part.is_empty());
+        parts.map(slug).collect()
+    };
+    let mut parts = slugs(prefix);
+    let id = slug(task_id);
+    if !parts.contains(&id) {
+        parts.push(id);
+    }
+    if !title.is_empty() {
+        parts.push(slug(title));
+    }
+    parts.join("/")
 }
 
 /// Lower-case ASCII letters and digits with single dashes between words. `task` if nothing is left.
@@ -115,5 +122,13 @@ mod tests {
     fn a_branch_is_named_after_its_task() {
         assert_eq!(branch_name("ralph", "T-12", "Fix it!"), "ralph/t-12/fix-it");
         assert_eq!(branch_name("bots/ralph/", "a/b", ""), "bots/ralph/a-b");
+        assert_eq!(
+            branch_name("ralph/Task-001/", "task-001", "implement-foo"),
+            "ralph/task-001/implement-foo"
+        );
+        assert_eq!(
+            branch_name("ralph/task-0011", "task-001", "x"),
+            "ralph/task-0011/task-001/x"
+        );
     }
 }

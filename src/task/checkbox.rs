@@ -270,16 +270,29 @@ fn milestone(heading: &str) -> Option<MilestoneId> {
     MilestoneId::parse(word.trim_end_matches(':')).ok()
 }
 
-/// The commands of ``verify: `cargo test` ``: each code span is one.
+/// The commands of ``verify: `cargo test` and `cargo clippy` ``: the code spans up to the first other word after one. What
+/// follows is an explanation, whose code is no command.
 fn verify(content: &str) -> Option<Vec<String>> {
-    let commands = content.strip_prefix("verify:")?;
-    let spans = markdown::code_spans(commands).into_iter();
-    Some(
-        spans
-            .filter(|span| !span.code.is_empty())
-            .map(|span| span.code.to_owned())
-            .collect(),
-    )
+    let text = content.strip_prefix("verify:")?;
+    let mut commands: Vec<String> = Vec::new();
+    let mut end = 0;
+    for span in markdown::code_spans(text) {
+        let between = &text[end..span.range.start];
+        if !commands.is_empty() && !is_separator(between) {
+            break;
+        }
+        end = span.range.end;
+        if !span.code.is_empty() {
+            commands.push(span.code.to_owned());
+        }
+    }
+    Some(commands)
+}
+
+/// Whether this text between two code spans says that both are commands.
+fn is_separator(text: &str) -> bool {
+    let mut words = text.split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | '&' | '+'));
+    words.all(|word| matches!(word, "" | "and" | "then"))
 }
 
 fn duplicates<'a>(ids: impl Iterator<Item = (&'a str, usize)>) -> Vec<TaskError> {
@@ -423,6 +436,8 @@ mod tests {
 
     #[rstest]
     #[case::one("- [ ] M1 a\n  - verify: `b c`", &["M1 a <- b c"])]
+    #[case::prose_after("- [ ] M1 a\n  - verify: `b c` passes, and prints `ok`", &["M1 a <- b c"])]
+    #[case::prose_in_front("- [ ] M1 a\n  - verify: run `b`, then `c`; both exit with `0`", &["M1 a <- b <- c"])]
     #[case::several("- [ ] M1 a\n  - verify: `b`\n\n  * verify: `c` and ``d `e` ``", &["M1 a <- b <- c <- d `e`"])]
     #[case::by_tab("- [ ] M1 a\n\t- verify: `b`", &["M1 a <- b"])]
     #[case::deeper("- [ ] M1 a\n  - how\n    - verify: `b`", &["M1 a <- b"])]

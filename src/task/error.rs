@@ -95,7 +95,7 @@ pub(super) fn example(key: &str) -> String {
         "repo_url" => "https://github.com/owner/name",
         "base_branch" => "main",
         "target_branch_prefix" => "ralph",
-        "slug" => "login-timeout",
+        "slug" | "target_branch_slug" => "login-timeout",
         "sandbox_provider" => "docker",
         "sandbox_image" => "ralph:latest",
         "sandbox_resources" => "{ vcpu: 4, memory_gib: 8, disk_gib: 20 }",

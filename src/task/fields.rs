@@ -56,6 +56,27 @@ impl<'a> FrontmatterFields<'a> {
         })
     }
 
+    /// Like [`Self::parsed`] for a key with two names. Both at once are an error.
+    pub(super) fn parsed_as<T, E>(
+        &mut self,
+        names: [&'static str; 2],
+        expected: &'static str,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        let [first, second] = names.map(|name| self.entries.iter().find(|entry| entry.key == name));
+        if let (Some(first), Some(second)) = (first, second) {
+            let later = if first.line > second.line { first } else { second };
+            self.errors.push(TaskError::new(
+                later.line,
+                LintRule::KnownKeys,
+                format!("`{}` and `{}` are the same key", first.key, second.key),
+                "keep one of the two",
+            ));
+        }
+        let [first, second] = names.map(|name| self.parsed(name, expected, &parse));
+        first.or(second)
+    }
+
     /// A number or boolean: an unquoted value.
     pub(super) fn plain<T, E>(
         &mut self,

@@ -124,7 +124,7 @@ impl Frontmatter {
             repo_url: fields.parsed("repo_url", "the address of a git repository", address),
             base_branch: fields.parsed("base_branch", BranchName::EXPECTED, BranchName::parse),
             target_branch_prefix: fields.parsed("target_branch_prefix", BranchName::EXPECTED, prefix),
-            slug: fields.parsed("slug", Slug::EXPECTED, Slug::parse),
+            slug: fields.parsed_as(["target_branch_slug", "slug"], Slug::EXPECTED, Slug::parse),
             sandbox_provider: fields.text("sandbox_provider"),
             sandbox_image: fields.text("sandbox_image"),
             sandbox_resources: fields

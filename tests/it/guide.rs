@@ -71,7 +71,7 @@ fn a_configuration_that_is_shown_can_be_loaded(#[case] text: &str) {
 #[test]
 fn every_key_of_a_task_is_in_the_guide() {
     let page = page("docs/guide/task-file.md");
-    let keys = "task_id repo_url base_branch target_branch_prefix slug sandbox_provider sandbox_image \
+    let keys = "task_id repo_url base_branch target_branch_prefix target_branch_slug slug sandbox_provider sandbox_image \
                 sandbox_resources model_profile_default model_profile_fallback max_iterations \
                 max_wall_time_minutes max_cost_usd_estimate max_tokens_total max_consecutive_gutter test_command \
                 setup_command verify_commands pr.draft pr.labels pr.title_template pr.body_template";

@@ -178,3 +178,25 @@ fn no_sandbox_means_local_with_a_warning() {
     assert_eq!(config.warnings().len(), 1);
     assert_eq!(Project::new(&[]).load().warnings().len(), 0);
 }
+
+#[test]
+fn the_usual_models_file_and_database_are_understood() {
+    let models = "profiles:\n  default-cheap:\n    litellm_model: zai/glm-4.7\n    max_output_tokens: 2048\n    temperature: 0.2\n    \
+        tags: [cheap]\n  strong-doctor:\n    litellm_model: anthropic/claude-opus-4-5\n    max_output_tokens: 4096\n  codex-like:\n    \
+        litellm_model: openai/gpt-5-mini\n    tags: [code]\n";
+    let dotenv = "RALPH_DB_URL=sqlite:///./ralph.db\nRALPH_DEFAULT_MODEL_PROFILE=codex-like\n";
+    let project = Project::new(&[("config/models.yaml", models), (".env", dotenv)]);
+    let config = project.load();
+    let names: Vec<_> = config.profiles.keys().collect();
+    assert_eq!(names, ["codex-like", "default-cheap", "strong-doctor"]);
+    assert_eq!(config.settings.default_profile, "codex-like");
+    let database = project.inputs.project_dir.join("ralph.db");
+    assert_eq!(
+        config.database_url().unwrap().expose(),
+        format!("sqlite:///{}", database.display())
+    );
+    let config = Project::new(&[])
+        .env(&[("RALPH_DB_URL", "sqlite:///./ralph.db")])
+        .load();
+    assert_eq!(config.database_url().unwrap().expose(), "sqlite:///./ralph.db");
+}
