@@ -1,10 +1,11 @@
 //! Opens a run: for the first time, or again after a stop, a crash, a lost sandbox, or on another host.
 
+use std::fs;
 use std::time::Duration;
 
 use crate::event::EventKind;
 use crate::scm::{self, Checkpoint, Checkpoints, Repository};
-use crate::state::{JournalEntry, RunLock, RunOutcomeKind, StateError};
+use crate::state::{JournalEntry, RunLock, RunOutcomeKind, StateError, if_exists};
 use crate::task::{Task, starter};
 
 use super::error::Halt;
@@ -23,6 +24,9 @@ const STARTERS: [(&str, &str); 6] = [
     ("errors.log", starter::ERRORS_LOG),
     ("activity.log", starter::ACTIVITY_LOG),
 ];
+
+/// The run files that begin as those of the project, where it has them.
+const SEEDED: [&str; 2] = ["guardrails.md", "notes.md"];
 
 /// How long to wait for git processes of an earlier owner.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -94,7 +98,8 @@ impl Run<'_> {
             self.inputs.reporter.warn(format!("repaired: {repair}"));
         }
         for (name, text) in STARTERS {
-            self.progress.files.write(name, text)?;
+            let seed = self.seed(name)?;
+            self.progress.files.write(name, seed.as_deref().unwrap_or(text))?;
         }
         self.append_opened()?;
         self.progress.log_activity("the run began")?;
@@ -113,6 +118,17 @@ impl Run<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// The text that the project's own `.ralph/` has for a file of a new run.
+    fn seed(&self, name: &str) -> Result<Option<String>, StateError> {
+        let project = self.inputs.dir.facts().project.as_ref();
+        let Some(project) = project.filter(|_| SEEDED.contains(&name)) else {
+            return Ok(None);
+        };
+        let path = project.join(".ralph").join(name);
+        let bytes = if_exists(fs::read(&path)).map_err(StateError::io("read", path))?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// Resumes a run from a checkpoint, and saves a checkpoint of its own that names the new owner.

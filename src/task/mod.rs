@@ -23,6 +23,7 @@ mod frontmatter;
 mod lint;
 mod markdown;
 mod name;
+mod project;
 mod pull_request;
 mod setup;
 pub mod starter;
@@ -35,6 +36,7 @@ pub use error::{LintRule, TaskError};
 pub use frontmatter::{Frontmatter, PullRequestOptions, SandboxResources};
 pub use lint::lint;
 pub use name::{BranchName, CheckboxId, MilestoneId, Slug, TaskId};
+pub use project::ProjectFacts;
 pub use pull_request::{
     AgentFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact, InterventionFact, IterationFact,
     PullRequestFacts, PullRequestTemplateError, PullRequestText, render_pull_request,

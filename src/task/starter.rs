@@ -6,6 +6,15 @@ pub const TASK: &str = include_str!("../../templates/starter/ralph_task.md");
 /// `.ralph/guardrails.md`: the signs. Entries are only ever added.
 pub const GUARDRAILS: &str = include_str!("../../templates/starter/guardrails.md");
 
+/// The signs that `ralph init` adds to the guardrails.
+pub const SIGNS: &str = include_str!("../../templates/starter/signs.md");
+
+/// `config/models.yaml`, with `{{ cheap }}`, `{{ strong }}` and `{{ code }}` in place of models.
+pub const MODELS: &str = include_str!("../../templates/starter/models.yaml");
+
+/// `.env.example`: the keys of models.
+pub const ENV_EXAMPLE: &str = include_str!("../../templates/starter/env.example");
+
 /// `.ralph/progress.md`: what is done and what is next.
 pub const PROGRESS: &str = include_str!("../../templates/starter/progress.md");
 

@@ -7,6 +7,7 @@ use rstest::rstest;
 use crate::need;
 use crate::site::{LEFT_BEHIND, Site, slow, wait_until_started};
 use crate::support::base;
+use crate::support::direct_server::{DirectServer, Flavour, KEY, Said};
 use crate::support::engine::docker;
 use crate::support::ralph::{
     Live, commit, doing, ending, eventually, finish, run, script, whole_task, write,
@@ -42,6 +43,22 @@ async fn the_demo_does_the_whole_job_in_a_container() {
         0,
         &["(sandbox `docker`)", "evidence: `sh test.sh`: exit 0", "done: "],
     );
+    site.expect_nothing_left();
+}
+
+/// Only the image is given: that of the agent cannot be downloaded here.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_init_writes_runs_in_a_container_with_nothing_edited_but_the_goal() {
+    let site = need!(Site::new().await);
+    let server = DirectServer::saying(Flavour::Zai, Said::Text(whole_task().to_string())).await;
+    let mut init = site.ralph(&["init", "--force"]);
+    finish(init.env("ZAI_API_KEY", KEY)).expect(0, &["ralph.toml sets `docker` as the sandbox"]);
+    site.place.set_goal();
+    site.place.write(".env", &format!("ZAI_API_KEY={KEY}\n"));
+    let mut run = site.ralph(&["run", "--set", &format!("sandbox.image={}", base::NAME)]);
+    run.env("ZAI_BASE_URL", server.base_url());
+    let ended = tokio::task::block_in_place(|| finish(&mut run));
+    ended.expect(0, &["done: "]);
     site.expect_nothing_left();
 }
 

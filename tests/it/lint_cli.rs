@@ -201,7 +201,7 @@ fn what_init_wrote_is_not_overwritten_unasked() {
     let place = Place::bare();
     let ended = place.run(&["init"]);
     ended.expect(0, &["ralph lint, ralph run"]);
-    assert_eq!(ended.stdout.lines().count(), 2);
+    assert_eq!(ended.stdout.lines().count(), 9);
     place.write("ralph_task.md", "mine");
     place
         .run(&["init"])

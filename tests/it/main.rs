@@ -22,6 +22,7 @@ mod failures;
 mod fake_engine;
 mod guest_build;
 mod guide;
+mod init;
 mod lint_cli;
 mod litellm;
 mod model;

@@ -97,6 +97,29 @@ impl Place {
         fs::write(path, text).unwrap();
     }
 
+    /// Replaces the goal of the task that `ralph init` wrote, and nothing else: two files say hello.
+    pub fn set_goal(&self) {
+        let mut text = fs::read_to_string(self.repo().join("ralph_task.md")).unwrap();
+        for (example, own) in [
+            ("What is to be done, in one line", "Say hello"),
+            (
+                "Why it is wanted, what is there already, and what must not change.",
+                "Two files say hello.",
+            ),
+            ("The greeting names the user", "a.txt says hello"),
+            ("The greeting ends with a line break", "b.txt says hello"),
+            ("grep -q 'Hello, ' greeting.txt", "grep -q hello a.txt"),
+            (
+                "test \"$(tail -c 1 greeting.txt | wc -l)\" -eq 1",
+                "grep -q hello b.txt",
+            ),
+        ] {
+            assert!(text.contains(example), "{example}: {text}");
+            text = text.replace(example, own);
+        }
+        self.write("ralph_task.md", &text);
+    }
+
     /// Commits everything of the user's.
     pub fn commit(&self, message: &str) {
         self.git(&["add", "--all"]);

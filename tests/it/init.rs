@@ -1,0 +1,203 @@
+//! What `ralph init` writes for a project, and that it runs with nothing edited but the goal.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use rstest::rstest;
+use serde_json::Value;
+
+use crate::need;
+use crate::support::direct_server::{DirectServer, Flavour, KEY, Said};
+use crate::support::ralph::{Place, finish, whole_task};
+use crate::support::skip;
+
+const NO_ENGINE: &str = "unix:///nonexistent/engine.sock";
+
+/// A repository with a test, and nothing of ralph.
+fn project() -> Place {
+    let place = Place::bare();
+    place.git(&["init", "--quiet", "--initial-branch=main"]);
+    place.write("test.sh", "test ! -e broken\n");
+    place.commit("Begin");
+    place
+}
+
+fn init(place: &Place, args: &[&str]) -> Command {
+    let mut command = place.ralph(&["init"]);
+    command.args(args).env("DOCKER_HOST", NO_ENGINE);
+    command
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_init_writes_runs_with_nothing_edited_but_the_goal() {
+    let server = DirectServer::saying(Flavour::Zai, Said::Text(whole_task().to_string())).await;
+    let place = project();
+    let said = finish(init(&place, &[]).env("ZAI_API_KEY", KEY));
+    said.expect(
+        0,
+        &[
+            "tests by `sh test.sh`",
+            "ralph.toml sets `local`",
+            "Add `.env` to .gitignore",
+        ],
+    );
+    assert!(!said.stderr.contains("`actions` needs"), "{said:?}");
+    place.set_goal();
+    place.write(".env", &format!("ZAI_API_KEY={KEY}\n"));
+    let mut command = place.ralph(&["run"]);
+    command
+        .env("ZAI_BASE_URL", server.base_url())
+        .env("DOCKER_HOST", NO_ENGINE);
+    let ended = tokio::task::block_in_place(|| finish(&mut command));
+    ended.expect(0, &["done: "]);
+    assert!(
+        place
+            .noted("guardrails.md")
+            .contains("### sign: never weaken a check")
+    );
+    let prompt = server.calls()[0]["messages"].to_string();
+    assert!(prompt.contains("never weaken a check"), "{prompt}");
+}
+
+#[test]
+fn init_writes_the_whole_set_readable_and_keys_private() {
+    let place = project();
+    finish(&mut init(&place, &[])).expect(
+        0,
+        &["`actions` needs one key in `.env` or the environment: ZAI_API_KEY, OPENAI_API_KEY"],
+    );
+    for (name, mode) in [
+        ("ralph_task.md", 0o644),
+        ("ralph.toml", 0o644),
+        ("config/models.yaml", 0o644),
+        (".ralph/guardrails.md", 0o644),
+        (".ralph/notes.md", 0o644),
+        (".ralph/progress.md", 0o644),
+        (".ralph/diagnostics.md", 0o644),
+        (".env.example", 0o644),
+        (".env", 0o600),
+    ] {
+        let metadata =
+            fs::metadata(place.repo().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(metadata.permissions().mode() & 0o777, mode, "{name}");
+    }
+    let signs = fs::read_to_string(place.repo().join(".ralph/guardrails.md")).unwrap();
+    assert_eq!(signs.matches("### sign: ").count(), 3, "{signs}");
+    let listed = place.run(&["models", "--json"]).stdout;
+    let rows: Value = serde_json::from_str(&listed).unwrap();
+    let names: Vec<&str> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["profile"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["codex-like", "default-cheap", "strong-doctor"]);
+    for row in rows.as_array().unwrap() {
+        assert_eq!(
+            (&row["price_from"], &row["key_found"]),
+            (&"list".into(), &false.into()),
+            "{row}"
+        );
+    }
+}
+
+#[rstest]
+#[case::zai("ZAI_API_KEY", "zai/")]
+#[case::anthropic("ANTHROPIC_API_KEY", "anthropic/")]
+#[case::openai("OPENAI_API_KEY", "openai/")]
+#[case::gemini("GEMINI_API_KEY", "gemini/")]
+#[case::openrouter("OPENROUTER_API_KEY", "openrouter/")]
+fn one_key_serves_every_profile_that_init_writes(#[case] variable: &str, #[case] prefix: &str) {
+    let place = project();
+    finish(init(&place, &[]).env(variable, KEY)).expect(0, &[]);
+    let mut models = place.ralph(&["models", "--json"]);
+    let rows: Value = serde_json::from_str(&finish(models.env(variable, KEY)).stdout).unwrap();
+    for row in rows.as_array().unwrap() {
+        assert!(row["model"].as_str().unwrap().starts_with(prefix), "{row}");
+        assert_eq!(row["missing"], Value::Null, "{row}");
+        assert_ne!(row["price_from"], "unknown", "{row}");
+    }
+}
+
+#[test]
+fn what_is_there_is_kept_and_seeds_each_new_run() {
+    let place = project();
+    place.write(
+        ".ralph/guardrails.md",
+        "# Guardrails\n\n### sign: mine\n- trigger: t\n- instruction: i\n",
+    );
+    place.write(".ralph/notes.md", "# Notes\n\nUse the old parser.\n");
+    place.write(".gitignore", "/.env\n");
+    let said = finish(&mut init(&place, &[]));
+    said.expect(
+        0,
+        &[
+            "`.ralph/guardrails.md` exists and is kept.",
+            "`.ralph/notes.md` exists and is kept.",
+        ],
+    );
+    assert!(!said.stderr.contains(".gitignore"), "{said:?}");
+    place.set_goal();
+    place
+        .run_script(&crate::support::ralph::script([whole_task()]))
+        .expect(0, &["done: "]);
+    assert!(place.noted("guardrails.md").contains("### sign: mine"));
+    assert!(place.noted("notes.md").contains("Use the old parser."));
+}
+
+#[test]
+fn agent_and_provider_can_be_given() {
+    let place = project();
+    finish(&mut init(&place, &["--agent", "claude", "--type", "docker"])).expect(
+        0,
+        &[
+            "`claude` needs a credential: `ralph token store --agent claude`",
+            "`docker` needs a container engine",
+        ],
+    );
+    let shown = place.run(&["config", "show", "--json"]).stdout;
+    let rows: Value = serde_json::from_str(&shown).unwrap();
+    let value = |key: &str| {
+        rows.as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["key"] == key)
+            .unwrap()["value"]
+            .clone()
+    };
+    assert_eq!(
+        (value("agent.name"), value("sandbox.type")),
+        ("claude".into(), "docker".into())
+    );
+    let task = fs::read_to_string(place.repo().join("ralph_task.md")).unwrap();
+    assert!(task.contains("\nmax_tokens_total: 2000000\n"), "{task}");
+    finish(&mut init(&place, &["--force", "--agent", "nobody"]))
+        .expect_refused(&["there is no agent `nobody`; expected one of actions, claude"]);
+}
+
+/// `script` gives the program a terminal.
+#[test]
+fn on_a_terminal_init_asks_and_the_best_is_preselected() {
+    let script = need!(skip::program("script"));
+    let place = project();
+    let program = init(&place, &[]).get_program().to_str().unwrap().to_owned();
+    let mut command = place.shell(&format!(
+        "printf 'codex\\n\\n' | {} -qec '{program} init' /dev/null",
+        script.display()
+    ));
+    let ended = finish(command.env("DOCKER_HOST", NO_ENGINE).env("OPENAI_API_KEY", KEY));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let text = fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
+    assert!(
+        text.contains("name = \"codex\"") && text.contains("type = \"local\""),
+        "{text}"
+    );
+    for line in [
+        "Which agent? [actions]",
+        "Which sandbox? [local]",
+        "claude: needs a credential",
+    ] {
+        assert!(ended.stdout.contains(line), "{line}: {ended:?}");
+    }
+}
