@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::assembly::AssemblyErrorKind;
 use crate::id::RunId;
 use crate::sandbox::escapes::{AttackClass, AttackVerdict, escapes};
-use crate::sandbox::{Isolation, Provider, SandboxSpec};
+use crate::sandbox::{Isolation, Provider, SandboxErrorKind, SandboxSpec};
 use crate::text::counted;
 
 use super::hand_back;
@@ -31,11 +31,17 @@ pub(super) async fn attack(
         })?;
     // Without any isolation, a command in the sandbox runs on the host.
     if provider.capabilities().isolation != Isolation::DirectoryOnly {
-        let sandbox = provider.create(&clone_spec).await?;
-        let results = hand_back::attack(context.surroundings().host(), sandbox.as_ref()).await;
-        sandbox.close().await?;
-        if let Some(results) = results? {
-            report.replace(AttackClass::HandBack, results);
+        let sandbox = match provider.create(&clone_spec).await {
+            // The report says so already.
+            Err(error) if error.kind() == SandboxErrorKind::Unsupported => None,
+            created => Some(created?),
+        };
+        if let Some(sandbox) = sandbox {
+            let results = hand_back::attack(context.surroundings().host(), sandbox.as_ref()).await;
+            sandbox.close().await?;
+            if let Some(results) = results? {
+                report.replace(AttackClass::HandBack, results);
+            }
         }
     }
     let lines = report.cases.iter().map(|tried| {
