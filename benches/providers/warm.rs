@@ -24,6 +24,7 @@ pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
     let provider = Arc::new(tart::provider(TartOptions {
         vm: site.options(),
         dependencies: String::new(),
+        project: "/project".into(),
         boot_timeout: TartOptions::BOOT_TIMEOUT,
     }));
     let tart = Scene {

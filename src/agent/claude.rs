@@ -25,7 +25,6 @@ pub static CLAUDE: AgentRecord = AgentRecord {
     program: Some("claude"),
     image: AgentImage {
         name: "claude",
-        base: "docker/sandbox-templates:claude-code",
         dockerfile: include_str!("../../templates/claude/Dockerfile.j2"),
     },
     service: Some(&ANTHROPIC),

@@ -29,7 +29,6 @@ pub static CODEX: AgentRecord = AgentRecord {
     program: Some("codex"),
     image: AgentImage {
         name: "codex",
-        base: "docker/sandbox-templates:codex",
         dockerfile: include_str!("../../templates/codex/Dockerfile.j2"),
     },
     service: Some(&OPENAI),

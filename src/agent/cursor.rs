@@ -25,7 +25,6 @@ pub static CURSOR_AGENT: AgentRecord = AgentRecord {
     program: Some("cursor-agent"),
     image: AgentImage {
         name: "cursor",
-        base: "docker/sandbox-templates:cursor-agent",
         dockerfile: include_str!("../../templates/cursor/Dockerfile.j2"),
     },
     service: Some(&CURSOR),

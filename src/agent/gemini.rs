@@ -22,7 +22,6 @@ pub static GEMINI: AgentRecord = AgentRecord {
     program: Some("gemini"),
     image: AgentImage {
         name: "gemini",
-        base: "docker/sandbox-templates:gemini",
         dockerfile: include_str!("../../templates/gemini/Dockerfile.j2"),
     },
     service: Some(&GOOGLE),

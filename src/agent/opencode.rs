@@ -27,7 +27,6 @@ pub static OPENCODE: AgentRecord = AgentRecord {
     program: Some("opencode"),
     image: AgentImage {
         name: "opencode",
-        base: "docker/sandbox-templates:opencode",
         dockerfile: include_str!("../../templates/opencode/Dockerfile.j2"),
     },
     service: Some(&OPENAI),

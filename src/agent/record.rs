@@ -47,8 +47,6 @@ pub struct AgentRecord {
 pub struct AgentImage {
     /// The name in tags and labels.
     pub name: &'static str,
-    /// The image that it is built from by default.
-    pub base: &'static str,
     /// The template of its Dockerfile.
     pub dockerfile: &'static str,
 }

@@ -178,7 +178,7 @@ impl RalphBuilder {
             config,
             services,
             target,
-            image: prepared.image,
+            image: prepared,
             sink: Arc::new(Fanout(self.sinks)),
         })
     }

@@ -2,19 +2,24 @@
 
 use std::path::Path;
 
-use crate::config::Config;
+use crate::config::{Config, SandboxType};
 use crate::engine::Engine;
-use crate::image::{BuildEnvironment, BuildSource, ImageBuilder, ImageRecipe, ImageRequest, Rebuild};
+use crate::image::{
+    BuildEnvironment, BuildSource, ImageBuilder, ImageRecipe, ImageRequest, Platform, Rebuild,
+};
 use crate::nix::FlakeInputs;
 use crate::scm::main_worktree;
 
 use super::provider::{self, ImageSource};
-use super::{AssemblyContext, AssemblyError, Surroundings};
+use super::{AssemblyContext, AssemblyError, Surroundings, provider_image};
 
 /// The image that a sandbox starts from.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PreparedImage {
     /// Its name; `None`: the provider needs none.
     pub(crate) image: Option<String>,
+    /// Its Dockerfile, if the provider builds it.
+    pub(crate) dockerfile: Option<String>,
     /// The steps of its build, whether they ran now or earlier. Empty if ralph does not build the image.
     pub(crate) build_steps: Vec<&'static str>,
 }
@@ -32,40 +37,47 @@ pub(crate) fn build_step_name(project: &Path) -> &'static str {
 }
 
 /// Makes sure that the image of the provider's sandboxes exists: the one that `sandbox.image` names, as it is, else the
-/// planned one. Every sandbox gets its image from here, so none starts from a stale one.
+/// planned one. Every sandbox gets its image from here, so none starts from a stale one. A template or snapshot is made
+/// with the sandbox, and a rebuild removes it here.
 pub(crate) async fn prepare(
     context: &AssemblyContext,
     config: &Config,
     project: &Path,
     rebuild: Rebuild,
 ) -> Result<PreparedImage, AssemblyError> {
-    let named = config.settings.sandbox.image.clone();
-    let unbuilt = |image| {
-        Ok(PreparedImage {
-            image,
-            build_steps: Vec::new(),
-        })
-    };
-    match (provider::image_source(context, config), named) {
-        (ImageSource::Nothing, _) => return unbuilt(None),
-        (ImageSource::NamedImage, named) => return unbuilt(named),
-        (ImageSource::EngineImage, Some(named)) => return unbuilt(Some(named)),
-        (ImageSource::EngineImage, None) => {}
-    }
-    let builder = context.surroundings.image_builder().await?;
     let request = ImageRequest {
         rebuild,
         ..request(config, project)
     };
-    let recipe = builder.read(&request).await?;
+    let named = config.settings.sandbox.image.clone();
+    if provider::image_source(context, config) == ImageSource::EngineImage && named.is_none() {
+        return build(context, &request).await;
+    }
+    let planned = provider_image::plan(context, config, &request).await?;
+    if rebuild == Rebuild::Always {
+        planned.discard(context, config).await?;
+    }
+    planned.push(context, config).await
+}
+
+/// Builds the planned image with the engine.
+async fn build(context: &AssemblyContext, request: &ImageRequest) -> Result<PreparedImage, AssemblyError> {
+    let builder = context.surroundings.image_builder().await?;
+    let recipe = builder.read(request).await?;
     report_skipped_flake(context, &recipe);
     let mut observer = context.reporter.image_observer();
     let ensured = builder.ensure(&recipe, observer.as_mut()).await?;
-    let project = recipe.spec.project.as_ref().map(|_| BUILD_PROJECT);
     Ok(PreparedImage {
         image: Some(ensured.image.tag.to_string()),
-        build_steps: std::iter::once(BUILD).chain(project).collect(),
+        dockerfile: None,
+        build_steps: build_steps(&recipe),
     })
+}
+
+/// The steps of the build of an image.
+pub(super) fn build_steps(recipe: &ImageRecipe) -> Vec<&'static str> {
+    let project = recipe.spec.project.as_ref().map(|_| BUILD_PROJECT);
+    std::iter::once(BUILD).chain(project).collect()
 }
 
 /// The image of the provider's sandboxes, if the engine has it. Nothing is built or pulled.
@@ -99,6 +111,8 @@ pub(crate) fn request(config: &Config, project: &Path) -> ImageRequest {
         },
         base: image.base.clone(),
         refresh_after: image.refresh_after,
+        // Daytona's hosts have no other processor.
+        platform: (config.provider() == SandboxType::Daytona).then_some(Platform::LinuxAmd64),
         ..ImageRequest::for_project(main_worktree(project), config.settings.agent.kind.image)
     }
 }

@@ -31,6 +31,7 @@ pub(crate) mod image;
 pub(crate) mod package_clients;
 mod preflight;
 pub(crate) mod provider;
+pub(crate) mod provider_image;
 mod ralph;
 mod removal;
 mod reporter;

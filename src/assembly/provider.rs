@@ -1,5 +1,6 @@
 //! Chooses and connects the provider.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::{Config, ConfigLayer, OnUnenforceable, SandboxType};
@@ -11,6 +12,7 @@ use crate::sandbox::local::{LocalOptions, LocalProvider};
 use crate::sandbox::tart::{self, TartOptions};
 use crate::sandbox::vm::VmOptions;
 use crate::sandbox::{Provider, SandboxError, check_policy};
+use crate::scm::main_worktree;
 
 use super::broker::RunBroker;
 use super::configuration::project_dir;
@@ -26,6 +28,10 @@ pub(crate) enum ImageSource {
     EngineImage,
     /// An image or template that the provider finds by its name.
     NamedImage,
+    /// The planned image, from `sandbox.registry`.
+    RegistryImage,
+    /// The planned image, built by the provider from a Dockerfile.
+    SentDockerfile,
 }
 
 /// The provider, checked to enforce the configured policy.
@@ -82,11 +88,17 @@ pub(crate) fn create_provider_with(
 
 /// What sandboxes of the provider start from. A provider of your own gets the configured image name as it is.
 pub(crate) fn image_source(context: &AssemblyContext, config: &Config) -> ImageSource {
+    let sandbox = &config.settings.sandbox;
     match config.provider() {
         _ if context.provider.is_some() => ImageSource::NamedImage,
         SandboxType::Local => ImageSource::Nothing,
         SandboxType::Docker | SandboxType::DockerSandbox => ImageSource::EngineImage,
-        SandboxType::Tart | SandboxType::Daytona => ImageSource::NamedImage,
+        SandboxType::Tart => ImageSource::NamedImage,
+        SandboxType::Daytona if sandbox.image.is_some() || sandbox.daytona.dockerfile.is_some() => {
+            ImageSource::NamedImage
+        }
+        SandboxType::Daytona if sandbox.registry.is_some() => ImageSource::RegistryImage,
+        SandboxType::Daytona => ImageSource::SentDockerfile,
     }
 }
 
@@ -114,16 +126,25 @@ fn vm_options(surroundings: &Surroundings, dir: &str) -> Result<VmOptions, Assem
 }
 
 fn tart_options(surroundings: &Surroundings, config: &Config) -> Result<TartOptions, AssemblyError> {
-    let script = project_dir(surroundings.dir()).join(".agent-loop/dependencies.sh");
-    let dependencies = match std::fs::read_to_string(&script) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        read => read.map_err(io_error("read", &script))?,
-    };
+    let project = main_worktree(&project_dir(surroundings.dir()));
     Ok(TartOptions {
         vm: vm_options(surroundings, "tart")?,
-        dependencies,
+        dependencies: dependency_script(&project.join(".agent-loop"))?,
+        project,
         boot_timeout: config.settings.timers.boot,
     })
+}
+
+/// The script that installs the dependencies in a VM: `dependencies.sh` or else `dependencies`. Empty if there is neither.
+fn dependency_script(dir: &Path) -> Result<String, AssemblyError> {
+    for name in ["dependencies.sh", "dependencies"] {
+        let script = dir.join(name);
+        match std::fs::read_to_string(&script) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            read => return read.map_err(io_error("read", &script)),
+        }
+    }
+    Ok(String::new())
 }
 
 fn daytona_options(context: &AssemblyContext, config: &Config) -> Result<DaytonaOptions, AssemblyError> {

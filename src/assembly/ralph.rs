@@ -14,6 +14,7 @@ use crate::state::RunDir;
 use super::broker::{BrokeredServices, RunBroker};
 use super::equipment::{Equipment, create_forge};
 use super::event_log::EventLog;
+use super::image::PreparedImage;
 use super::spec::{SandboxUse, sandbox_spec};
 use super::{AssemblyContext, AssemblyError, RalphBuilder, settings};
 
@@ -41,7 +42,7 @@ pub struct Ralph {
     pub(super) config: Config,
     pub(super) services: BrokeredServices,
     pub(super) target: RunTarget,
-    pub(super) image: Option<String>,
+    pub(super) image: PreparedImage,
     pub(super) sink: Arc<dyn EventSink>,
 }
 

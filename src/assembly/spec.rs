@@ -9,6 +9,7 @@ use crate::sandbox::{Egress, Purpose, Reuse, SandboxSpec};
 use crate::state::RunDir;
 use crate::task::Task;
 
+use super::image::PreparedImage;
 use super::package_clients::network_policy;
 use super::{AssemblyContext, AssemblyError};
 
@@ -20,7 +21,7 @@ pub(crate) struct SandboxUse {
     pub(crate) task: String,
     /// The directory whose files say which package registries are used.
     pub(crate) project: Option<PathBuf>,
-    pub(crate) image: Option<String>,
+    pub(crate) image: PreparedImage,
     pub(crate) reuse: Reuse,
 }
 
@@ -29,7 +30,7 @@ impl SandboxUse {
     pub(crate) fn for_run(
         dir: &RunDir,
         config: &Config,
-        image: Option<String>,
+        image: PreparedImage,
     ) -> Result<Self, AssemblyError> {
         let facts = dir.facts();
         let task = Task::parse(&facts.task)?.frontmatter.task_id;
@@ -63,8 +64,9 @@ pub(crate) async fn sandbox_spec(
         },
         mounts: config.mounts(),
         resources: config.resources(),
-        network: network_policy(context, config, project, used.image.as_deref()).await?,
-        image: used.image,
+        network: network_policy(context, config, project, used.image.image.as_deref()).await?,
+        image: used.image.image,
+        dockerfile: used.image.dockerfile,
         egress: egress(config)?,
         completion_grace: config.settings.timers.completion_grace,
         reuse: used.reuse,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 use tempfile::TempDir;
 
+use super::image::PreparedImage;
 use super::spec::SandboxUse;
 use super::{AssemblyContext, AssemblyError, AssemblyReporter, Local, Ralph, Surroundings};
 use crate::config::{self, ConfigInputs};
@@ -132,7 +133,7 @@ async fn a_resumed_run_is_checked_like_a_new_one() {
 fn a_run_with_a_task_that_cannot_be_read_has_no_sandbox() {
     let run = Desk::new().run("---\nbroken", None, &[]);
     let config = config::load(&ConfigInputs::default()).unwrap();
-    assert!(SandboxUse::for_run(&run, &config, None).is_err());
+    assert!(SandboxUse::for_run(&run, &config, PreparedImage::default()).is_err());
 }
 
 #[derive(Clone, Default)]

@@ -192,7 +192,7 @@ pub(super) fn branch_prefix<'de, D: Deserializer<'de>>(from: D) -> Result<String
 
 /// The name of an image.
 pub(super) fn image<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ImageReference>, D::Error> {
-    let expected = "the name of an image such as \"debian:bookworm-slim\"";
+    let expected = "the name of an image such as \"debian:trixie-slim\"";
     parsed(from, expected, |text| ImageReference::parse(text).ok())
 }
 

@@ -17,6 +17,9 @@ use crate::agent::AgentImage;
 use crate::engine::Engine;
 use crate::nix::{Attribute, FlakeInputs, FlakeOutput, FlakeRef};
 
+/// The image that an agent's Dockerfile starts from by default.
+pub const DEFAULT_BASE: &str = "debian:trixie-slim";
+
 /// The image that a user asks for, before any file was read.
 #[derive(Clone, Debug)]
 pub struct ImageRequest {
@@ -28,7 +31,7 @@ pub struct ImageRequest {
     pub platform: Option<Platform>,
     /// What it is built from.
     pub source: BuildSource,
-    /// The image that a Dockerfile starts from, in place of the agent's default.
+    /// The image that a Dockerfile starts from, in place of [`DEFAULT_BASE`].
     pub base: Option<ImageReference>,
     /// When to build.
     pub rebuild: Rebuild,
@@ -175,7 +178,7 @@ impl ImageRequest {
     fn base(&self) -> Result<ImageReference, ImageError> {
         match &self.base {
             Some(base) => Ok(base.clone()),
-            None => Ok(ImageReference::parse(self.agent.base)?),
+            None => Ok(ImageReference::parse(DEFAULT_BASE)?),
         }
     }
 }

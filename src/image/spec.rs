@@ -149,6 +149,18 @@ impl ImageSpec {
         })
     }
 
+    /// The name of the image without its tag: agent and project, as far as there is a project layer.
+    #[must_use]
+    pub fn repository(&self) -> String {
+        // The hash is only in the tag.
+        let any = Digest::sha256(b"");
+        let tag = match &self.project {
+            Some(layer) => ImageTag::project(self.agent, &layer.name, &any),
+            None => ImageTag::base(self.agent, &any),
+        };
+        tag.repository().to_owned()
+    }
+
     /// The content hash of the base.
     #[must_use]
     pub fn base_hash(&self, identity: &BaseIdentity) -> Digest {

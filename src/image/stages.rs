@@ -93,14 +93,21 @@ fn stage(image: &str, line: usize, earlier: &HashMap<String, Stage>) -> Stage {
         })
 }
 
+/// How many lines come before the first `FROM`.
+pub(super) fn lines_before_first_from(dockerfile: &str) -> usize {
+    let mut instructions = instructions(dockerfile).into_iter();
+    let first = instructions.find(|instruction| instruction.words[0].eq_ignore_ascii_case("FROM"));
+    first.map_or(0, |first| first.line - 1)
+}
+
 /// One instruction of a Dockerfile: the line it starts in, and its words, at least one.
-struct Instruction {
-    line: usize,
-    words: Vec<String>,
+pub(super) struct Instruction {
+    pub(super) line: usize,
+    pub(super) words: Vec<String>,
 }
 
 /// The instructions, with continued lines joined, without comments and here-documents.
-fn instructions(dockerfile: &str) -> Vec<Instruction> {
+pub(super) fn instructions(dockerfile: &str) -> Vec<Instruction> {
     let text = dockerfile.strip_prefix('\u{feff}').unwrap_or(dockerfile);
     let escape = escape_character(text);
     let mut lines = text.lines().zip(1..);
@@ -139,7 +146,7 @@ fn is_comment_or_blank(line: &str) -> bool {
 }
 
 /// A backslash, unless a `# escape=` at the top of the file names a backtick.
-fn escape_character(text: &str) -> char {
+pub(super) fn escape_character(text: &str) -> char {
     let directives = text
         .lines()
         .map_while(|line| line.trim().strip_prefix('#')?.split_once('='));

@@ -34,12 +34,13 @@ mod tests {
     use super::*;
     use crate::agent::actions::ACTIONS;
     use crate::agent::{CLAUDE, CODEX, CURSOR_AGENT};
+    use crate::image::DEFAULT_BASE;
 
     #[rstest]
     fn every_image_carries_the_same_tools(
         #[values(CLAUDE.image, CODEX.image, CURSOR_AGENT.image, ACTIONS.image)] agent: AgentImage,
     ) {
-        let base = ImageReference::parse(agent.base).unwrap();
+        let base = ImageReference::parse(DEFAULT_BASE).unwrap();
         let dockerfile = base_dockerfile(agent, &base).unwrap();
         assert!(dockerfile.starts_with(&format!("FROM {base}\n")));
         let packages =

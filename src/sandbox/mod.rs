@@ -36,6 +36,7 @@ mod listing;
 pub mod local;
 mod name;
 mod owner;
+mod provider_images;
 mod sandbox_dir;
 pub mod selftest;
 pub mod session;
@@ -58,6 +59,7 @@ use crate::usage::Usd;
 pub use error::{SandboxError, SandboxErrorKind};
 pub use evidence_space::EvidenceSpace;
 pub use listing::{RemovalScope, SandboxActivity, SandboxListing, SandboxOwnership};
+pub use provider_images::{ProviderImage, ProviderImageFate, ProviderImages};
 pub use spec::{Egress, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
 
 /// A shell script that ends all processes of the user except for its own ancestors.
@@ -232,6 +234,11 @@ pub trait Provider: Send + Sync {
     /// another process took it over meanwhile.
     async fn remove(&self, _id: &str, _scope: RemovalScope) -> Result<bool, SandboxError> {
         Ok(false)
+    }
+
+    /// The templates or snapshots that its sandboxes start from; `None` if the provider itself keeps none.
+    fn images(&self) -> Option<&dyn ProviderImages> {
+        None
     }
 }
 
@@ -425,6 +432,7 @@ mod tests {
                 host_name: "test".to_owned(),
             },
             dependencies: String::new(),
+            project: "/nowhere".into(),
             boot_timeout: TartOptions::BOOT_TIMEOUT,
         });
         let names = Policy::allowlist([PolicyRule::parse("github.com").unwrap()]);

@@ -234,6 +234,11 @@ impl SandboxDir {
         self.dir.join("log")
     }
 
+    /// Names the template that the VM was cloned from.
+    pub(super) fn template_file(&self) -> PathBuf {
+        self.dir.join("template")
+    }
+
     /// Removes the directory and everything in it, if it exists.
     pub(super) async fn remove(&self) -> Result<(), SandboxError> {
         let dir = self.dir.clone();

@@ -21,14 +21,30 @@ pub struct SelftestCheck {
     pub name: String,
     /// What was observed instead; `None` if the check passed.
     pub seen: Option<String>,
+    /// What to do about a check that failed.
+    pub next_step: Option<String>,
 }
+
+/// What to do if the sandbox does not run commands as it must.
+const OTHER_IMAGE: &str =
+    "unset `sandbox.image`, so that ralph plans the image, or give yours a POSIX shell and coreutils";
+const GIT: &str = "git is installed";
+const ADD_GIT: &str =
+    "list `git` in `.agent-loop/dependencies`, or install it in the image that `sandbox.image` names";
 
 /// Checks what every run needs: commands, files, timeouts, git, evidence and the end of all processes.
 pub async fn selftest(sandbox: &dyn Sandbox) -> Vec<SelftestCheck> {
     let test = Selftest { sandbox };
-    let check = |name: &str, seen: Result<Option<String>, SandboxError>| SelftestCheck {
-        name: name.to_owned(),
-        seen: seen.unwrap_or_else(|error| Some(error_chain(&error))),
+    let check = |name: &str, seen: Result<Option<String>, SandboxError>| {
+        let usual = if name == GIT { ADD_GIT } else { OTHER_IMAGE };
+        let hint = seen.as_ref().err().and_then(SandboxError::hint);
+        let next_step = hint.unwrap_or(usual).to_owned();
+        let seen = seen.unwrap_or_else(|error| Some(error_chain(&error)));
+        SelftestCheck {
+            name: name.to_owned(),
+            next_step: seen.as_ref().map(|_| next_step),
+            seen,
+        }
     };
     vec![
         check("a command's output and errors are separate", test.output().await),
@@ -36,7 +52,7 @@ pub async fn selftest(sandbox: &dyn Sandbox) -> Vec<SelftestCheck> {
         check("variables and input are passed", test.variables_and_input().await),
         check("a file is written and read", test.file().await),
         check("a command ends at its timeout", test.timeout().await),
-        check("git is installed", test.git().await),
+        check(GIT, test.git().await),
         check("evidence is collected", test.evidence().await),
         check("background processes are ended", test.background().await),
     ]

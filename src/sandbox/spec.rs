@@ -25,6 +25,8 @@ pub struct SandboxSpec {
     pub purpose: Purpose,
     /// The image, for providers that have images.
     pub image: Option<String>,
+    /// The Dockerfile of the image, for providers that build images. `image` is then the name of what it describes.
+    pub dockerfile: Option<String>,
     /// Host paths that it sees read-only, in addition to its workspace.
     pub mounts: Vec<ReadOnlyMount>,
     /// Its resource limits.
@@ -52,6 +54,7 @@ impl SandboxSpec {
             run,
             purpose: Purpose::default(),
             image: None,
+            dockerfile: None,
             mounts: Vec::new(),
             resources: Resources::default(),
             network: Policy::allow_all(),

@@ -1,6 +1,8 @@
 //! What is the same for every provider whose sandboxes have a workspace on the host: naming, taking over, listing and
 //! removing sandboxes. A [`WorkspaceBackend`] does the rest.
 
+mod images;
+
 use std::io;
 use std::path::PathBuf;
 
@@ -12,8 +14,8 @@ use super::name::names;
 use super::owner::Owner;
 use super::sandbox_dir::{DirLock, SandboxDir, SandboxRecord};
 use super::{
-    Capabilities, Provider, RemovalScope, Reuse, Sandbox, SandboxActivity, SandboxError, SandboxErrorKind,
-    SandboxListing, SandboxOwnership, SandboxSpec,
+    Capabilities, Provider, ProviderImage, RemovalScope, Reuse, Sandbox, SandboxActivity, SandboxError,
+    SandboxErrorKind, SandboxListing, SandboxOwnership, SandboxSpec,
 };
 use crate::id::RunId;
 use crate::network::Policy;
@@ -29,6 +31,9 @@ pub(super) trait WorkspaceBackend: Send + Sync + 'static {
 
     /// Whether evidence gets a sandbox of its own.
     const EVIDENCE_APART: bool;
+
+    /// The word for what its sandboxes start from, if the backend keeps that; the methods about images are for these.
+    const IMAGE_KIND: Option<&'static str> = None;
 
     /// What its sandboxes can enforce.
     fn capabilities(&self) -> Capabilities;
@@ -74,6 +79,29 @@ pub(super) trait WorkspaceBackend: Send + Sync + 'static {
     /// Removes exactly this instance. Another sandbox may have its name by now.
     async fn remove(&self, instance: &Instance) -> Result<(), SandboxError> {
         self.remove_at(&instance.dir).await
+    }
+
+    /// What sandboxes start from, `dirs` being the directories below the base directory.
+    async fn images(
+        &self,
+        _spec: &SandboxSpec,
+        _dirs: &[SandboxDir],
+    ) -> Result<Vec<ProviderImage>, SandboxError> {
+        Ok(Vec::new())
+    }
+
+    /// Makes what sandboxes of this spec start from, unless it exists, with a directory of its own.
+    async fn ensure_image(
+        &self,
+        _dir: &SandboxDir,
+        _spec: &SandboxSpec,
+    ) -> Result<Option<String>, SandboxError> {
+        Ok(None)
+    }
+
+    /// Removes what sandboxes started from.
+    async fn remove_image(&self, _name: &str) -> Result<(), SandboxError> {
+        Ok(())
     }
 }
 
@@ -187,8 +215,7 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
                 }
             }
         }
-        let reason = format!("all names for a sandbox of run {} are taken", spec.run);
-        Err(SandboxError::unavailable(B::NAME, reason))
+        Err(names_are_taken(B::NAME, spec))
     }
 
     /// Takes over a sandbox of the same task and with the same fingerprint whose owner has ended.
@@ -423,6 +450,10 @@ impl<B: WorkspaceBackend> Provider for WorkspaceProvider<B> {
             None => Ok(false),
         }
     }
+
+    fn images(&self) -> Option<&dyn super::ProviderImages> {
+        B::IMAGE_KIND.map(|_| self as &dyn super::ProviderImages)
+    }
 }
 
 /// The spec of the sandbox for evidence beside that of the agent. It has a name of its own.
@@ -430,6 +461,11 @@ fn evidence_spec(spec: &SandboxSpec) -> SandboxSpec {
     let mut spec = spec.clone();
     spec.purpose.branch.push_str("/evidence");
     spec
+}
+
+fn names_are_taken(provider: &str, spec: &SandboxSpec) -> SandboxError {
+    let reason = format!("all names for a sandbox of run {} are taken", spec.run);
+    SandboxError::unavailable(provider, reason)
 }
 
 /// The error for a spec whose image does not exist.

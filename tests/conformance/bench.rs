@@ -112,6 +112,7 @@ async fn tart() -> Result<Bench, String> {
     let provider = Arc::new(tart::provider(TartOptions {
         vm: site.options(),
         dependencies: String::new(),
+        project: "/project".into(),
         boot_timeout: TartOptions::BOOT_TIMEOUT,
     }));
     Ok(Bench::new(provider, Some(image), site, FLOOD_OF_A_FAKE).await)

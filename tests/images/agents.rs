@@ -72,6 +72,22 @@ async fn every_agents_image_has_its_program_and_every_tool() {
     project.close().await;
 }
 
+/// The base is Debian 13, as by default. Without a mirror, Node is its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_trixie_every_tool_comes_from_debian_npm_and_pip() {
+    let context = tempfile::tempdir().unwrap();
+    let project = need!(Project::on_debian_with_tools(context.path(), "").await);
+    let image = build(&project, "actions");
+    let try_all = format!(
+        "for tool in {TOOLS}; do $tool --version >/dev/null || echo $tool; done; node --version | cut -d. -f1; \
+         python3 -c 'import sys; print(sys.version_info >= (3, 12))'; python3 -m venv /tmp/v && /tmp/v/bin/pip --version \
+         >/dev/null; . /etc/os-release; echo $VERSION_CODENAME; id -un"
+    );
+    let said = project.run(&image.tag, &["sh", "-c", &try_all]);
+    assert_eq!(said, "v20\nTrue\ntrixie\nagent\n");
+    project.close().await;
+}
+
 fn build(project: &Project, agent: &str) -> Built {
     let ended = finish(&mut project.command(&["--dockerfile", "--json", "--agent", agent]));
     Built::of(&ended, "done")

@@ -42,7 +42,7 @@ impl Project {
     /// As [`Project::new`], on a Debian with apt and the user `agent`.
     pub async fn on_debian() -> Result<Self, String> {
         let project = Self::new().await?;
-        let debian = imported(&project, "ralph-test-debian:bookworm", &[])?;
+        let debian = imported(&project, "ralph-test-debian:trixie", &[])?;
         let context = tempfile::tempdir().unwrap();
         project.stand_on(debian, context.path(), &format!("RUN {UPDATE}\n"))?;
         Ok(project)
@@ -52,7 +52,7 @@ impl Project {
     /// `instructions` make a base of it, out of `context`.
     pub async fn on_debian_with_tools(context: &Path, instructions: &str) -> Result<Self, String> {
         let project = Self::new().await?;
-        let tools = imported(&project, "ralph-test-tools:bookworm", &["tools"])?;
+        let tools = imported(&project, "ralph-test-tools:trixie", &["tools"])?;
         let probe = format!("RUN {UPDATE} && npm view pnpm version && pip index versions uv\n");
         project.stand_on(tools, context, &(probe + instructions))?;
         Ok(project)

@@ -54,6 +54,9 @@ async fn what_does_not_hold_is_told_with_what_was_seen() {
     ended.expect(1, &["ralph: 1 of ", "checks failed with the `local` provider"]);
     assert!(
         ended.stdout.contains("\nFAIL  git is installed: ")
+            && ended
+                .stdout
+                .contains(" (next: list `git` in `.agent-loop/dependencies`, ")
             && ended.stdout.contains("\nPASS  sandbox is removed\n"),
         "{}",
         ended.stdout

@@ -50,6 +50,15 @@ async fn calls_outside_the_conformance_suite_match_the_documents() {
     provider.reopen(&spec).await.unwrap().unwrap();
     assert_eq!(provider.list().await.unwrap().len(), 1);
     assert!(provider.remove(sandbox.id(), RemovalScope::Any).await.unwrap());
+    let built = SandboxSpec {
+        image: Some("agent-loop-sandbox-test".to_owned()),
+        dockerfile: Some(format!("FROM {image}\nENV BUILT=too\n")),
+        ..spec.clone()
+    };
+    let images = provider.images().unwrap();
+    let name = images.ensure(&built).await.unwrap().unwrap();
+    assert_eq!(images.list(&built).await.unwrap().len(), 1);
+    images.remove(&name).await.unwrap();
     assert_eq!(prism.complaints(&daytona), [""; 0]);
     assert!(daytona.sandboxes().is_empty() && daytona.vault().is_empty());
 }

@@ -32,9 +32,14 @@ async fn a_vm_passes_and_nothing_is_left(
 ) {
     let ground = need!(Ground::new(program).await);
     let (place, (_server, endpoint)) = (Place::new(), model().await);
-    passed(&finish(
-        &mut ground.ralph(&place, &["selftest", "--set", &endpoint]),
-    ));
+    let ended = finish(&mut ground.ralph(&place, &["selftest", "--set", &endpoint]));
+    passed(&ended);
+    let kind = match program {
+        Program::Tart => "\nPASS  template agent-loop-template-actions-",
+        Program::Sbx | Program::DockerSandbox => "\nPASS  image ralph-test-base:",
+    };
+    let stdout = format!("\n{}", ended.stdout);
+    assert!(stdout.contains(kind), "{stdout}");
     assert!(ground.vms().is_empty());
 }
 
@@ -53,6 +58,7 @@ async fn a_daytona_sandbox_passes() {
         .env("DAYTONA_API_KEY", KEY);
     let ended = finish(&mut command);
     passed(&ended);
+    assert!(ended.stdout.contains("PASS  snapshot ralph-"), "{}", ended.stdout);
     assert!(!format!("{ended:?}").contains(KEY));
 }
 

@@ -88,6 +88,7 @@ impl Ground {
             Program::Tart => Arc::new(tart::provider(TartOptions {
                 vm,
                 dependencies: String::new(),
+                project: "/project".into(),
                 boot_timeout: TartOptions::BOOT_TIMEOUT,
             })),
             Program::Sbx | Program::DockerSandbox => Arc::new(docker_sandbox::provider(vm)),

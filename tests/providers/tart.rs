@@ -10,7 +10,7 @@ use ralph::sandbox::tart::{self, TartOptions};
 use ralph::sandbox::{Provider, SandboxError, SandboxErrorKind, SandboxSpec};
 use rstest::rstest;
 
-use crate::support::ralph::PATIENCE;
+use crate::support::ralph::{Ended, PATIENCE, Place, finish};
 use crate::support::vms::Site;
 use crate::support::{base, engine};
 use crate::{need, spec, witness};
@@ -35,6 +35,7 @@ impl Scene {
         let options = TartOptions {
             vm: self.site.options(),
             dependencies: dependencies.to_owned(),
+            project: "/project".into(),
             boot_timeout,
         };
         Arc::new(tart::provider(options))
@@ -317,4 +318,95 @@ async fn a_vm_whose_run_process_was_killed_is_lost() {
     let error = tokio::time::timeout(PATIENCE, lost).await.unwrap();
     assert!(error.to_string().contains("was lost"), "{error:?}");
     sandbox.close().await.unwrap();
+}
+
+/// `ralph` on a host with `tart`, in a project with this script.
+fn ralph(scene: &Scene, place: &Place, args: &[&str]) -> Ended {
+    let text = format!(
+        "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"tart\"\nimage = \"{}\"\n",
+        scene.image
+    );
+    place.write("ralph.toml", &text);
+    let mut command = place.ralph(args);
+    command.env("PATH", scene.site.search_path());
+    if let Ok(engine) = std::env::var("DOCKER_HOST") {
+        command.env("DOCKER_HOST", engine);
+    }
+    let ended = finish(&mut command);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended
+}
+
+fn templates(scene: &Scene) -> Vec<String> {
+    let dir = std::fs::read_dir(scene.site.path("bin/state/vms")).unwrap();
+    let names = dir.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names
+        .filter(|name| name.starts_with("agent-loop-template-"))
+        .collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn templates_are_built_listed_rebuilt_and_pruned() {
+    let (scene, place) = (need!(Scene::new().await), Place::new());
+    place.write(".agent-loop/dependencies", "echo list > /tmp/installed\n");
+    let before = ralph(&scene, &place, &["image", "status"]).stdout;
+    let planned = before.strip_prefix("planned: ").unwrap().trim_end();
+    let first = planned.strip_suffix(", missing").unwrap().to_owned();
+    let built = ralph(&scene, &place, &["image", "build"]);
+    assert_eq!(built.stdout.trim_end(), first);
+    assert_eq!(templates(&scene), vec![first.clone()]);
+    let present = ralph(&scene, &place, &["image", "status"]).stdout;
+    assert!(present.starts_with(&format!("planned: {first}, present\nplanned  {first}: used ")));
+
+    let installs = || scene.site.kept("calls").matches("bash -e").count();
+    assert_eq!(installs(), 1);
+    ralph(&scene, &place, &["image", "build"]);
+    assert_eq!(installs(), 1, "it was built twice");
+    ralph(&scene, &place, &["image", "build", "--rebuild"]);
+    assert_eq!((installs(), templates(&scene)), (2, vec![first.clone()]));
+
+    // The script with an ending wins, and what it makes is another template.
+    place.write(".agent-loop/dependencies.sh", "echo script > /tmp/installed\n");
+    let second = ralph(&scene, &place, &["image", "build"])
+        .stdout
+        .trim_end()
+        .to_owned();
+    assert_ne!(first, second);
+    // A VM of someone else, with a name like ralph's own.
+    let foreign = "agent-loop-template-actions-0123456789ab";
+    let vms = scene.site.path("bin/state/vms");
+    std::fs::create_dir(vms.join(foreign)).unwrap();
+    for file in ["os", "image"] {
+        std::fs::copy(vms.join(&second).join(file), vms.join(foreign).join(file)).unwrap();
+    }
+    let would = ralph(&scene, &place, &["image", "prune", "--dry-run"]);
+    assert_eq!(would.stdout, format!("{first}\n"));
+    assert_eq!(templates(&scene).len(), 3);
+    let pruned = ralph(&scene, &place, &["image", "prune"]);
+    assert!(pruned.stderr.contains("removed 1 of 2 templates"), "{pruned:?}");
+    let mut left = [foreign.to_owned(), second.clone()];
+    left.sort();
+    assert_eq!(templates(&scene), left);
+}
+
+#[tokio::test]
+async fn a_template_that_a_vm_was_cloned_from_is_kept() {
+    let scene = need!(Scene::new().await);
+    let (old, new) = (scene.provider("true # old\n"), scene.provider("true # new\n"));
+    let sandbox = old.create(&scene.spec()).await.unwrap();
+    let images = new.images().unwrap();
+    let listed = images.list(&scene.spec()).await.unwrap();
+    let in_use: Vec<bool> = listed
+        .iter()
+        .filter(|one| one.is_own)
+        .map(|one| one.in_use)
+        .collect();
+    assert_eq!(in_use, [true], "{listed:?}");
+    sandbox.close().await.unwrap();
+    let listed = images.list(&scene.spec()).await.unwrap();
+    assert!(listed.iter().all(|one| !one.in_use), "{listed:?}");
+    let error = images.remove("agent-loop-template-of-someone").await.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::Unsupported, "{error}");
 }

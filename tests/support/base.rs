@@ -18,7 +18,7 @@ pub async fn image(engine: &Engine) -> Result<String, String> {
 
 /// The name of the image with tools, or why the test cannot run.
 pub async fn tools(engine: &Engine) -> Result<String, String> {
-    given(engine, "ralph-test-tools:bookworm", &["make-debian", "tools"]).await
+    given(engine, "ralph-test-tools:trixie", &["make-debian", "tools"]).await
 }
 
 /// An image that the engine has, or is given. Two that do so at once come to the same.

@@ -40,7 +40,6 @@ pub static ACTIONS: AgentRecord = AgentRecord {
     program: None,
     image: AgentImage {
         name: "actions",
-        base: "docker/sandbox-templates:shell",
         dockerfile: include_str!("../../../templates/actions/Dockerfile.j2"),
     },
     service: None,

@@ -11,8 +11,9 @@ use crate::image::{
 use super::RebuildFlag;
 use super::check;
 use super::progress::observer;
+use super::provider_images::{self, ProviderImageSet};
 use super::selection::{ImageFlags, ImageSetup};
-use crate::cli::{CliExit, CliResult, Context};
+use crate::cli::{CliError, CliExit, CliResult, Context};
 
 /// Build the image, unless it is up to date
 #[derive(Debug, clap::Args)]
@@ -46,6 +47,11 @@ pub(in crate::cli) struct ImageBuildArgs {
 pub(super) async fn build(context: &Context, args: ImageBuildArgs) -> CliResult {
     let mut setup = args.image.setup(context)?;
     setup.request.rebuild = args.rebuild.into();
+    if setup.builds_at_provider()
+        && let Some(set) = setup.provider_images().await?
+    {
+        return build_at_provider(context, &setup, &set, &args).await;
+    }
     let connected = setup.connect().await;
     if args.dry_run {
         return show_plan(context, &setup, &args, connected).await;
@@ -79,6 +85,31 @@ pub(super) async fn build(context: &Context, args: ImageBuildArgs) -> CliResult 
     };
     context.ui.report(args.json, &report, tag)?;
     Ok(CliExit::Success)
+}
+
+/// Makes the template or snapshot.
+async fn build_at_provider(
+    context: &Context,
+    setup: &ImageSetup<'_>,
+    set: &ProviderImageSet,
+    args: &ImageBuildArgs,
+) -> CliResult {
+    if args.check || args.lock || args.tag.is_some() {
+        let message = "`--check`, `--lock` and `--tag` are for images of a container engine";
+        return Err(CliError::usage(message).with_hint("add `--type docker`"));
+    }
+    if !args.dry_run {
+        return provider_images::build(context, setup, set, args.json).await;
+    }
+    if let Some(dockerfile) = set
+        .spec
+        .dockerfile
+        .as_deref()
+        .filter(|_| args.verbose && !args.json)
+    {
+        context.ui.data(dockerfile.trim_end())?;
+    }
+    provider_images::status(context, set, args.json).await
 }
 
 async fn show_plan(

@@ -3,6 +3,7 @@
 mod build;
 mod check;
 mod progress;
+mod provider_images;
 mod prune;
 mod pull;
 mod push;

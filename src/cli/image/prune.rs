@@ -5,17 +5,18 @@ use serde::Serialize;
 
 use crate::image::{KeepReason, LocalImage, PruneDecision, PruneRules};
 
+use super::provider_images;
 use super::selection::ImageFlags;
 use crate::cli::{CliError, CliExit, CliResult, Context};
 use crate::text::counted;
 
-/// Remove old images that ralph built. Keeps the images of this project, images with a container, the newest of each
-/// name, and another project's images of the last 30 days
+/// Remove old images that ralph built: those of the engine, the templates of Tart or the snapshots of Daytona. Keeps the
+/// images of this project, images in use, the newest of each name, and another project's images of the last 30 days
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ImagePruneArgs {
     #[command(flatten)]
     image: ImageFlags,
-    /// How many images of each name to keep
+    /// How many images of each name to keep, with an engine
     #[arg(long, value_name = "N", default_value_t = 2)]
     keep: usize,
     /// Show what would be removed
@@ -37,6 +38,9 @@ struct PruneRow<'a> {
 
 pub(super) async fn prune(context: &Context, args: ImagePruneArgs) -> CliResult {
     let setup = args.image.setup(context)?;
+    if let Some(set) = setup.provider_images().await? {
+        return provider_images::prune(context, &set, args.dry_run, args.json).await;
+    }
     let builder = setup.connect().await?;
     let plan = builder.plan(&setup.read(Some(&builder)).await?).await?;
     let rules = PruneRules {

@@ -4,14 +4,17 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::assembly::configuration::project_dir;
-use crate::assembly::image;
+use crate::assembly::provider::ImageSource;
+use crate::assembly::{image, provider, provider_image};
 use crate::cli::{CliError, Context, agent_help, configuration, flags};
-use crate::config::Config;
+use crate::config::{Config, SandboxType};
 use crate::engine::{Engine, EngineError, EngineImageReference};
 use crate::image::{
     BuildEnvironment, BuildSource, ImageBuilder, ImageError, ImageRecipe, ImageRequest, Platform,
 };
 use crate::nix::Installable;
+
+use super::provider_images::ProviderImageSet;
 
 /// The flags of every `image` command.
 #[derive(Debug, Default, clap::Args)]
@@ -25,6 +28,10 @@ pub(super) struct ImageFlags {
     flake: Option<Installable>,
     #[arg(long, value_name = "NAME", help = agent_help("The agent"))]
     agent: Option<String>,
+    /// The provider that the image is for: docker, docker-sandbox, tart (templates), daytona (snapshots) or local;
+    /// without it, the configured one
+    #[arg(long = "type", value_name = "PROVIDER")]
+    provider: Option<String>,
     /// The platform: linux/amd64 or linux/arm64 [default: the engine's own]
     #[arg(long, value_name = "PLATFORM")]
     platform: Option<Platform>,
@@ -34,10 +41,13 @@ impl ImageFlags {
     /// Reads the configuration, and the flags on top of it.
     pub(super) fn setup<'a>(&self, context: &'a Context) -> Result<ImageSetup<'a>, CliError> {
         let surroundings = context.surroundings();
-        let overrides = flags([("--agent", "agent.name", self.agent.clone())]);
+        let overrides = flags([
+            ("--agent", "agent.name", self.agent.clone()),
+            ("--type", "sandbox.type", self.provider.clone()),
+        ]);
         let config = configuration(context, overrides)?;
         let mut request = image::request(&config, &project_dir(surroundings.dir()));
-        request.platform = self.platform;
+        request.platform = self.platform.or(request.platform);
         if let Some(source) = self.source(surroundings.dir(), &config) {
             request.source = source;
         }
@@ -89,6 +99,32 @@ impl ImageSetup<'_> {
         let recipe = self.request.read(engine, &self.environment).await?;
         image::report_skipped_flake(&self.context.assembly, &recipe);
         Ok(recipe)
+    }
+
+    /// The templates or snapshots of the provider; `None` if its sandboxes start from images of an engine, or from none.
+    pub(super) async fn provider_images(&self) -> Result<Option<ProviderImageSet>, CliError> {
+        let (context, config) = (&self.context.assembly, &self.config);
+        let provider = provider::create_provider(context, config)?;
+        if provider.images().is_none() {
+            return Ok(None);
+        }
+        provider.check().await?;
+        let planned = provider_image::plan(context, config, &self.request).await?;
+        Ok(Some(ProviderImageSet {
+            spec: planned.spec(context, config),
+            provider,
+            planned,
+        }))
+    }
+
+    /// Whether `build` makes the template or snapshot itself. An image that Daytona pulls is built with the engine.
+    pub(super) fn builds_at_provider(&self) -> bool {
+        let source = provider::image_source(&self.context.assembly, &self.config);
+        match self.config.provider() {
+            SandboxType::Tart => true,
+            SandboxType::Daytona => source == ImageSource::SentDockerfile,
+            SandboxType::Docker | SandboxType::DockerSandbox | SandboxType::Local => false,
+        }
     }
 
     /// The image to pull or push.

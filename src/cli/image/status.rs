@@ -11,10 +11,12 @@ use crate::image::{
 };
 use crate::text::counted;
 
+use super::provider_images;
 use super::selection::ImageFlags;
 use crate::cli::{CliExit, CliResult, Context};
 
-/// Show the planned image, whether it is up to date, and all images that ralph built
+/// Show the planned image, whether it is up to date, and all images that ralph built: those of the engine, the templates
+/// of Tart or the snapshots of Daytona
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct ImageStatusArgs {
     #[command(flatten)]
@@ -68,6 +70,9 @@ struct ImageRow<'a> {
 
 pub(super) async fn status(context: &Context, args: ImageStatusArgs) -> CliResult {
     let setup = args.image.setup(context)?;
+    if let Some(set) = setup.provider_images().await? {
+        return provider_images::status(context, &set, args.json).await;
+    }
     let builder = setup.connect().await?;
     let recipe = setup.read(Some(&builder)).await?;
     let ImageStatus { plan, state, images } = builder.status(&recipe).await?;

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::assembly::broker::BrokeredServices;
 use crate::assembly::equipment::Equipment;
+use crate::assembly::image::PreparedImage;
 use crate::assembly::{image, provider};
 use crate::config::Config;
 use crate::event::PreflightResult;
@@ -33,6 +34,12 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most tokens that the session may use, in both directions: one call reserves a whole answer.
 const MAX_TOKENS: u64 = 400_000;
 
+/// What to do about checks that failed without a hint of their own.
+const INSTALL_AGENT: &str = "unset `sandbox.image`, so that ralph plans an image with the agent, or install it in yours; \
+    `--rebuild` builds the planned image again";
+const LOG_IN: &str = "run `ralph doctor env`, which shows the agent's login or key and its model";
+const REMOVE_BY_HAND: &str = "find it with `ralph sandbox ls`, and remove it with `ralph sandbox rm`";
+
 /// A sandbox that is checked, and the results so far.
 pub(super) struct Selftest<'a> {
     context: &'a Context,
@@ -43,6 +50,7 @@ pub(super) struct Selftest<'a> {
     spec: SandboxSpec,
     sandbox: Option<Arc<dyn Sandbox>>,
     checks: Vec<SelftestCheck>,
+    starts_from: Option<StartsFrom>,
     /// Holds the meter's file.
     _dir: tempfile::TempDir,
 }
@@ -72,7 +80,14 @@ impl<'a> Selftest<'a> {
             });
         }
         Ok(Self {
-            spec: sandbox_spec(context, config, project, RunId::random(), None).await?,
+            spec: sandbox_spec(
+                context,
+                config,
+                project,
+                RunId::random(),
+                PreparedImage::default(),
+            )
+            .await?,
             context,
             config,
             project,
@@ -80,6 +95,7 @@ impl<'a> Selftest<'a> {
             equipment,
             sandbox: None,
             checks: Vec::new(),
+            starts_from: None,
             _dir: dir,
         })
     }
@@ -89,44 +105,81 @@ impl<'a> Selftest<'a> {
         for condition in self.equipment.preconditions.clone() {
             self.record(condition.name(), as_result(condition.check().await));
         }
-        match self.build(rebuild).await {
-            Ok(built) => built.into_iter().for_each(|step| {
-                self.record(step, Ok(()));
-            }),
-            Err(error) => {
-                self.record(
-                    image::build_step_name(self.project),
-                    Err::<(), _>(error.to_string()),
-                );
-                return;
-            }
+        if self.prepare_image(rebuild).await.is_none() {
+            return;
         }
         let created = self.equipment.provider.create(&self.spec).await;
-        let created = created.map_err(|error| error_chain(&error));
+        let created = created.map_err(|error| CheckFailure::of_sandbox(&error, "check the provider"));
         let Some(sandbox) = self.record("create sandbox", created) else {
             return;
         };
         let sandbox: Arc<dyn Sandbox> = sandbox.into();
         self.sandbox = Some(sandbox.clone());
         let policy = sandbox.verify().await;
-        self.record("network policy", policy.map_err(|error| error_chain(&error)));
-        for SelftestCheck { name, seen } in selftest(sandbox.as_ref()).await {
-            self.record(name, seen.map_or(Ok(()), Err));
+        let policy =
+            policy.map_err(|error| CheckFailure::of_sandbox(&error, "run `ralph selftest --escapes`"));
+        self.record("network policy", policy);
+        for check in selftest(sandbox.as_ref()).await {
+            let failure = check.seen.map(|seen| CheckFailure {
+                seen,
+                next_step: check.next_step.unwrap_or_default(),
+            });
+            self.record(check.name, failure.map_or(Ok(()), Err));
         }
         let agent = self.config.settings.agent.kind.name;
         let probed = self.probe(sandbox.as_ref()).await;
+        let probed = probed.map_err(|seen| CheckFailure::new(seen, INSTALL_AGENT));
         if self
             .record(format!("agent {agent} is installed"), probed)
             .is_some()
         {
             let held = self.session(sandbox.as_ref()).await;
+            let held = held.map_err(|seen| CheckFailure::new(seen, LOG_IN));
             self.record(format!("agent {agent} completes a session"), held);
         }
+    }
+
+    /// Builds the image, and makes the template or snapshot. Records each, by its name. `None` if one failed.
+    async fn prepare_image(&mut self, rebuild: RebuildFlag) -> Option<()> {
+        match self.build(rebuild).await {
+            Ok(built) => built.into_iter().for_each(|step| {
+                self.record(step, Ok(()));
+            }),
+            Err(error) => {
+                let next_step = error
+                    .hint()
+                    .unwrap_or("run `ralph image build` to see its output");
+                let failure = CheckFailure::new(error.to_string(), next_step);
+                return self.record(image::build_step_name(self.project), Err(failure));
+            }
+        }
+        let provider = self.equipment.provider.clone();
+        let Some(images) = provider.images() else {
+            if let Some(image) = self.spec.image.clone() {
+                self.starts_from("image", image);
+            }
+            return Some(());
+        };
+        match images.ensure(&self.spec).await {
+            Ok(Some(name)) => self.starts_from(images.kind(), name),
+            Ok(None) => {}
+            Err(error) => {
+                let failure = CheckFailure::of_sandbox(&error, "try again with `--rebuild`");
+                return self.record(images.kind(), Err(failure));
+            }
+        }
+        Some(())
+    }
+
+    fn starts_from(&mut self, kind: &'static str, name: String) {
+        self.record(format!("{kind} {name}"), Ok(()));
+        self.starts_from = Some(StartsFrom { kind, name });
     }
 
     /// Removes the sandbox.
     pub(super) async fn remove_sandbox(&mut self) {
         let removed = self.try_remove().await;
+        let removed = removed.map_err(|seen| CheckFailure::new(seen, REMOVE_BY_HAND));
         self.record("sandbox is removed", removed);
     }
 
@@ -140,6 +193,7 @@ impl<'a> Selftest<'a> {
             provider,
             agent,
             image: self.spec.image,
+            starts_from: self.starts_from,
             passed,
             failed,
             checks: self.checks,
@@ -158,12 +212,13 @@ impl<'a> Selftest<'a> {
     async fn build(&mut self, rebuild: RebuildFlag) -> Result<Vec<&'static str>, CliError> {
         let prepared =
             image::prepare(&self.context.assembly, self.config, self.project, rebuild.into()).await?;
+        let build_steps = prepared.build_steps.clone();
         let run = self.spec.run.clone();
-        let spec = sandbox_spec(self.context, self.config, self.project, run, prepared.image).await?;
+        let spec = sandbox_spec(self.context, self.config, self.project, run, prepared).await?;
         self.spec = self
             .equipment
             .connect_spec(&self.context.assembly, self.config, spec)?;
-        Ok(prepared.build_steps)
+        Ok(build_steps)
     }
 
     /// Runs the agent's program once.
@@ -226,18 +281,23 @@ impl<'a> Selftest<'a> {
     }
 
     /// Records a result and, without `--json`, prints it at once. Returns what a check that passed found.
-    fn record<T>(&mut self, name: impl Into<String>, result: Result<T, String>) -> Option<T> {
+    fn record<T>(&mut self, name: impl Into<String>, result: Result<T, CheckFailure>) -> Option<T> {
         let name = name.into();
-        let (found, seen) = match result {
+        let (found, failure) = match result {
             Ok(found) => (Some(found), None),
-            Err(seen) => (None, Some(seen)),
+            Err(failure) => (None, Some(failure)),
         };
-        let check = SelftestCheck { name, seen };
+        let (seen, next_step) = failure.map(|failure| (failure.seen, failure.next_step)).unzip();
+        let check = SelftestCheck {
+            name,
+            seen,
+            next_step,
+        };
         if !self.json {
             // The sandbox must be removed even when stdout is closed.
-            let _ = self.context.ui.data(match &check.seen {
-                None => format!("PASS  {}", check.name),
-                Some(seen) => format!("FAIL  {}: {seen}", check.name),
+            let _ = self.context.ui.data(match (&check.seen, &check.next_step) {
+                (Some(seen), Some(next_step)) => format!("FAIL  {}: {seen} (next: {next_step})", check.name),
+                _ => format!("PASS  {}", check.name),
             });
         }
         self.checks.push(check);
@@ -245,11 +305,36 @@ impl<'a> Selftest<'a> {
     }
 }
 
-fn as_result(found: PreflightResult) -> Result<(), String> {
+/// Why a check failed, and what to do about it.
+struct CheckFailure {
+    seen: String,
+    next_step: String,
+}
+
+impl CheckFailure {
+    fn new(seen: String, next_step: &str) -> Self {
+        let next_step = next_step.to_owned();
+        Self { seen, next_step }
+    }
+
+    /// A failed operation of a sandbox, with its own hint, or else this one.
+    fn of_sandbox(error: &SandboxError, usual: &str) -> Self {
+        Self::new(error_chain(error), error.hint().unwrap_or(usual))
+    }
+}
+
+fn as_result(found: PreflightResult) -> Result<(), CheckFailure> {
     match found {
         PreflightResult::Ready { .. } => Ok(()),
-        PreflightResult::NotReady { why, next_step } => Err(format!("{why} (next: {next_step})")),
+        PreflightResult::NotReady { why, next_step } => Err(CheckFailure::new(why, &next_step)),
     }
+}
+
+/// The image, template or snapshot that a sandbox was created from.
+#[derive(Serialize)]
+struct StartsFrom {
+    kind: &'static str,
+    name: String,
 }
 
 /// The output of `--json`.
@@ -258,6 +343,8 @@ struct SelftestReport {
     provider: &'static str,
     agent: &'static str,
     image: Option<String>,
+    /// The image, template or snapshot that the sandbox was created from.
+    starts_from: Option<StartsFrom>,
     passed: usize,
     failed: usize,
     checks: Vec<SelftestCheck>,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::{CliError, CliResult, Context, agent_help, configuration, flags};
 use crate::assembly::configuration::project_dir;
+use crate::assembly::image::PreparedImage;
 use crate::assembly::spec::SandboxUse;
 use crate::assembly::{image, provider, spec};
 use crate::config::Config;
@@ -56,7 +57,7 @@ pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> CliResult
         let provider = provider::create_provider(&context.assembly, &config)?;
         provider.check().await?;
         let prepared = image::prepare(&context.assembly, &config, &project, args.image.into()).await?;
-        let spec = sandbox_spec(context, &config, &project, RunId::random(), prepared.image).await?;
+        let spec = sandbox_spec(context, &config, &project, RunId::random(), prepared).await?;
         return escapes::attack(context, provider.as_ref(), spec, args.hours, args.json).await;
     }
     let mut signals = Signals::watch(&context.surroundings().host()).await?;
@@ -87,7 +88,7 @@ async fn sandbox_spec(
     config: &Config,
     project: &Path,
     run: RunId,
-    image: Option<String>,
+    image: PreparedImage,
 ) -> Result<SandboxSpec, CliError> {
     let used = SandboxUse {
         branch: format!("selftest/{run}"),

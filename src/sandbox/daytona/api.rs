@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::DaytonaProgress;
 use super::client::DaytonaClient;
 use super::error::DaytonaError;
-use super::wire::{DaytonaPage, DaytonaPhase, DaytonaSandboxInfo, DaytonaSnapshot};
+use super::wire::{DaytonaPage, DaytonaPhase, DaytonaSandboxInfo, DaytonaSnapshot, DaytonaSnapshotPage};
 
 /// The pause between two polls: short at first, then longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -70,18 +70,45 @@ impl DaytonaApi {
         }
     }
 
-    /// Waits until the snapshot of this name is active. Registers it with `request` if it does not exist. Returns whether
-    /// it exists; it always does if there is a request.
+    /// A snapshot by its name; `None` if it does not exist.
+    pub(super) async fn snapshot(&self, name: &str) -> Result<Option<DaytonaSnapshot>, DaytonaError> {
+        match self.client.get(&format!("snapshots/{name}")).json().await {
+            Err(error) if error.is_not_found() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// All snapshots of the organisation.
+    pub(super) async fn snapshots(&self) -> Result<Vec<DaytonaSnapshot>, DaytonaError> {
+        let (mut snapshots, mut page) = (Vec::new(), 1_u64);
+        loop {
+            let number = page.to_string();
+            let query = [
+                ("limit", PAGE_SIZE),
+                ("sort", "name"),
+                ("order", "asc"),
+                ("page", &number),
+            ];
+            let found: DaytonaSnapshotPage = self.client.get("snapshots").query(&query).json().await?;
+            snapshots.extend(found.items);
+            if page >= found.total_pages {
+                return Ok(snapshots);
+            }
+            page += 1;
+        }
+    }
+
+    /// Waits until the snapshot of this name is active. Registers it with `request` if it does not exist, or as soon as
+    /// one that is being removed is gone.
     pub(super) async fn ensure_snapshot(
         &self,
         name: &str,
         request: Option<Value>,
-    ) -> Result<bool, DaytonaError> {
+    ) -> Result<(), DaytonaError> {
         let mut poll = self.poll(BUILD_TIMEOUT);
         loop {
             let found = self.client.get(&format!("snapshots/{name}")).json().await;
             let found: DaytonaSnapshot = match (found, &request) {
-                (Err(error), None) if error.is_not_found() => return Ok(false),
                 (Err(error), Some(request)) if error.is_not_found() => {
                     match self.client.post("snapshots", request.clone()).json().await {
                         // Another process registered it first.
@@ -95,13 +122,13 @@ impl DaytonaApi {
                 (found, _) => found?,
             };
             match found.state.as_str() {
-                "active" => return Ok(true),
+                "active" => return Ok(()),
                 "inactive" => {
                     let activate = format!("snapshots/{}/activate", found.id);
                     let call = self.client.call(Method::POST, &activate);
                     call.repeatable().done().await?;
                 }
-                "error" | "build_failed" | "removing" => {
+                "error" | "build_failed" => {
                     return Err(DaytonaError::state(name, &found.state, found.error_reason));
                 }
                 _ => {}
@@ -114,11 +141,12 @@ impl DaytonaApi {
     pub(super) async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
-        filter: (&str, &str),
+        filter: &[(&str, &str)],
     ) -> Result<Vec<T>, DaytonaError> {
         let (mut items, mut cursor) = (Vec::new(), None::<String>);
         loop {
-            let mut query = vec![("limit", PAGE_SIZE), filter];
+            let mut query = vec![("limit", PAGE_SIZE)];
+            query.extend(filter);
             query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
             let page: DaytonaPage<T> = self.client.get(path).query(&query).json().await?;
             items.extend(page.items);

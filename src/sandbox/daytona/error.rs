@@ -107,7 +107,9 @@ impl DaytonaError {
             Self::Stream { .. } | Self::Refused { status: 500.., .. } => {
                 "Daytona has a problem: wait a while, then run `ralph resume`"
             }
-            Self::State(_) => "see the build log in Daytona's dashboard",
+            Self::State(_) => {
+                "see the build log in Daytona's dashboard; `--rebuild` makes a snapshot that failed again"
+            }
             Self::Refused { status, .. } => match status {
                 401 => "set DAYTONA_API_KEY to a valid key; Daytona's dashboard creates one",
                 402 | 403 => {

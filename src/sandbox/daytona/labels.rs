@@ -66,6 +66,7 @@ pub(super) fn fingerprint(spec: &SandboxSpec, options: &DaytonaOptions) -> Strin
     let secrets: Vec<&str> = options.secrets.iter().map(|one| one.variable.as_str()).collect();
     fingerprint::fingerprint(&(
         &spec.image,
+        &spec.dockerfile,
         spec.network.lines(),
         &spec.resources,
         &spec.env,

@@ -7,6 +7,7 @@ mod api;
 mod client;
 mod error;
 mod files;
+mod images;
 mod labels;
 mod options;
 mod policy;
@@ -41,7 +42,8 @@ use super::name::names;
 use super::owner::Owner;
 use super::{
     Capabilities, CredentialRoute, Enforced, HourlyCost, Isolation, NetworkEnforcement, Provider,
-    RemovalScope, Sandbox, SandboxActivity, SandboxError, SandboxListing, SandboxOwnership, SandboxSpec,
+    ProviderImages, RemovalScope, Sandbox, SandboxActivity, SandboxError, SandboxListing, SandboxOwnership,
+    SandboxSpec,
 };
 use crate::network::Policy;
 
@@ -138,8 +140,8 @@ impl DaytonaProvider {
 
     /// All sandboxes of ralph, also those of other hosts.
     async fn census(&self) -> Result<Vec<(DaytonaSandboxInfo, SandboxListing)>, SandboxError> {
-        let filter = ("labels", labels::COMMON_LABEL);
-        let found: Vec<DaytonaSandboxInfo> = self.api().await?.list("sandbox", filter).await?;
+        let filter = [("labels", labels::COMMON_LABEL)];
+        let found: Vec<DaytonaSandboxInfo> = self.api().await?.list("sandbox", &filter).await?;
         let listed = found.into_iter().filter_map(|info| {
             let listed = self.listed(&info)?;
             Some((info, listed))
@@ -291,6 +293,10 @@ impl Provider for DaytonaProvider {
             }
             Some(_) | None => Ok(false),
         }
+    }
+
+    fn images(&self) -> Option<&dyn ProviderImages> {
+        Some(self)
     }
 }
 

@@ -78,7 +78,7 @@ pub(super) async fn remove(api: &DaytonaApi, names: &[String]) -> Result<(), Day
 
 /// The credentials of this name in the vault.
 async fn find(api: &DaytonaApi, name: &str) -> Result<Vec<DaytonaSecretInfo>, DaytonaError> {
-    let found: Vec<DaytonaSecretInfo> = api.list("secret/paginated", ("name", name)).await?;
+    let found: Vec<DaytonaSecretInfo> = api.list("secret/paginated", &[("name", name)]).await?;
     // The filter also matches parts of names.
     Ok(found.into_iter().filter(|stored| stored.name == name).collect())
 }

@@ -1,4 +1,4 @@
-//! Snapshots, from which sandboxes start: an image that is registered at Daytona, with resources.
+//! Snapshots, from which sandboxes start: an image that is registered or built at Daytona, with resources.
 
 use serde_json::{Value, json};
 
@@ -10,41 +10,104 @@ use crate::sandbox::{Resources, SandboxSpec};
 
 /// How many hexadecimal digits of the hash a name contains.
 const HASH_DIGITS: usize = 12;
+/// The beginning of the names of ralph's snapshots.
+const PREFIX: &str = "ralph-";
+/// The beginning of the names of planned images, which names of snapshots leave out.
+const PLANNED_PREFIX: &str = "agent-loop-sandbox-";
 
-/// Makes the snapshot for `spec.image` ready and returns its name. The image is the name of a snapshot, or an image for
-/// which a snapshot is registered. `None` if no image is set: Daytona then uses its default.
-pub(super) async fn ensure(api: &DaytonaApi, spec: &SandboxSpec) -> Result<Option<String>, DaytonaError> {
+/// A snapshot that sandboxes start from.
+pub(super) struct PlannedSnapshot {
+    pub(super) name: String,
+    /// The body of the request that registers it; `None` if someone else did that.
+    pub(super) request: Option<Value>,
+}
+
+/// The snapshot for `spec.image`, which is the name of a snapshot, an image for which one is registered, or the name of
+/// what `spec.dockerfile` describes. `None` if no image is set: Daytona then uses its default.
+pub(super) async fn plan(
+    api: &DaytonaApi,
+    spec: &SandboxSpec,
+) -> Result<Option<PlannedSnapshot>, DaytonaError> {
     let Some(image) = &spec.image else {
         return Ok(None);
     };
-    // A name with a registry or a tag is an image; names of snapshots have neither.
-    let may_be_a_snapshot = !image.contains(['/', ':', '@']);
-    if may_be_a_snapshot && api.ensure_snapshot(image, None).await? {
-        return Ok(Some(image.clone()));
-    }
-    let (name, request) = plan(image, &spec.resources);
-    api.ensure_snapshot(&name, Some(request)).await?;
-    Ok(Some(name))
+    let planned = match &spec.dockerfile {
+        Some(dockerfile) => built(image, dockerfile, &spec.resources),
+        // A name with a registry or a tag is an image; names of snapshots have neither.
+        None if !image.contains(['/', ':', '@']) && api.snapshot(image).await?.is_some() => PlannedSnapshot {
+            name: image.clone(),
+            request: None,
+        },
+        None => registered(image, &spec.resources),
+    };
+    Ok(Some(planned))
 }
 
-/// The snapshot to register for an image, with the resources of sandboxes that start from it: its name, a hash of both, and
-/// the body of the request.
-fn plan(image: &str, resources: &Resources) -> (String, Value) {
+/// Makes the snapshot for a spec ready and returns its name.
+pub(super) async fn ensure(api: &DaytonaApi, spec: &SandboxSpec) -> Result<Option<String>, DaytonaError> {
+    let Some(planned) = plan(api, spec).await? else {
+        return Ok(None);
+    };
+    api.ensure_snapshot(&planned.name, planned.request).await?;
+    Ok(Some(planned.name))
+}
+
+/// Whether a snapshot of this name is one of ralph's: its name ends with a hash.
+pub(super) fn is_own(name: &str) -> bool {
+    let hash = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit('-').next());
+    let is_digit = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+    hash.is_some_and(|hash| hash.len() == HASH_DIGITS && hash.chars().all(is_digit))
+}
+
+/// What all snapshots of one agent and project have in common: the name without the hash, or the image without its tag.
+pub(super) fn family(name: &str, image: Option<&str>) -> String {
+    let stem = name.rsplit_once('-').map_or("", |(stem, _)| stem);
+    match image {
+        Some(image) if format!("{stem}-") == PREFIX => {
+            let untagged = image.rsplit_once([':', '@']).map_or(image, |(before, _)| before);
+            untagged.to_owned()
+        }
+        Some(_) | None => stem.to_owned(),
+    }
+}
+
+/// The snapshot of an image that Daytona pulls, with the resources of sandboxes that start from it.
+fn registered(image: &str, resources: &Resources) -> PlannedSnapshot {
+    let name = format!("{PREFIX}{}", hash(image, resources));
+    let source = json!({ "imageName": image });
+    planned(name, source, resources)
+}
+
+/// The snapshot of a Dockerfile that Daytona builds.
+fn built(image: &str, dockerfile: &str, resources: &Resources) -> PlannedSnapshot {
+    let label = image.strip_prefix(PLANNED_PREFIX).unwrap_or(image);
+    let name = format!("{PREFIX}{label}-{}", hash(dockerfile, resources));
+    let source = json!({ "buildInfo": { "dockerfileContent": dockerfile } });
+    planned(name, source, resources)
+}
+
+fn planned(name: String, mut request: Value, resources: &Resources) -> PlannedSnapshot {
     let size = size(resources);
-    let parts = format!("{image}\n{:?}\n{:?}\n{:?}", size.cpu, size.memory, size.disk);
-    let name = format!("ralph-{}", &Digest::sha256(parts.as_bytes()).hex()[..HASH_DIGITS]);
-    let request = json!({
-        "name": name,
-        "imageName": image,
-        "cpu": size.cpu,
-        "memory": size.memory,
-        "disk": size.disk,
-    });
-    (name, request)
+    request["name"] = json!(name);
+    request["cpu"] = json!(size.cpu);
+    request["memory"] = json!(size.memory);
+    request["disk"] = json!(size.disk);
+    PlannedSnapshot {
+        name,
+        request: Some(request),
+    }
+}
+
+fn hash(content: &str, resources: &Resources) -> String {
+    let size = size(resources);
+    let parts = format!("{content}\n{:?}\n{:?}\n{:?}", size.cpu, size.memory, size.disk);
+    Digest::sha256(parts.as_bytes()).hex()[..HASH_DIGITS].to_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     #[test]
@@ -54,10 +117,41 @@ mod tests {
             ..Resources::default()
         };
         let names = [
-            plan("agent:v1", &Resources::default()).0,
-            plan("agent:v2", &Resources::default()).0,
-            plan("agent:v1", &more).0,
+            registered("agent:v1", &Resources::default()).name,
+            registered("agent:v2", &Resources::default()).name,
+            registered("agent:v1", &more).name,
+            built("agent-loop-sandbox-claude", "FROM a\n", &Resources::default()).name,
+            built("agent-loop-sandbox-claude", "FROM b\n", &Resources::default()).name,
+            built("agent-loop-sandbox-claude", "FROM a\n", &more).name,
         ];
-        assert!(names[0] != names[1] && names[0] != names[2], "{names:?}");
+        for (index, name) in names.iter().enumerate() {
+            assert!(!names[..index].contains(name), "{names:?}");
+            assert!(is_own(name), "{name}");
+        }
+        assert!(names[3].starts_with("ralph-claude-"), "{names:?}");
+    }
+
+    #[rstest]
+    #[case("ralph-base")]
+    #[case("ralph-0123456789AB")]
+    #[case("ralph-claude-0123456789")]
+    #[case("team-0123456789ab")]
+    fn a_name_without_a_hash_is_not_ralphs(#[case] name: &str) {
+        assert!(!is_own(name));
+    }
+
+    #[rstest]
+    #[case("ralph-claude-app-0123456789ab", None, "ralph-claude-app")]
+    #[case(
+        "ralph-0123456789ab",
+        Some("ghcr.io:443/team/agent-loop-sandbox-claude-app:v1e2ad283"),
+        "ghcr.io:443/team/agent-loop-sandbox-claude-app"
+    )]
+    fn snapshots_of_one_project_are_a_family(
+        #[case] name: &str,
+        #[case] image: Option<&str>,
+        #[case] expected: &str,
+    ) {
+        assert_eq!(family(name, image), expected);
     }
 }

@@ -62,8 +62,31 @@ pub(super) struct DaytonaPage<T> {
 pub(super) struct DaytonaSnapshot {
     pub(super) id: String,
     #[serde(default)]
+    pub(super) name: String,
+    /// Whether Daytona offers it to everyone.
+    #[serde(default)]
+    pub(super) general: bool,
+    /// The image that it was pulled from; Daytona names one that it built, too.
+    pub(super) image_name: Option<String>,
+    #[serde(default)]
     pub(super) state: String,
     pub(super) error_reason: Option<String>,
+    pub(super) created_at: Option<Timestamp>,
+    pub(super) last_used_at: Option<Timestamp>,
+}
+
+/// One page of the list of snapshots.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DaytonaSnapshotPage {
+    pub(super) items: Vec<DaytonaSnapshot>,
+    pub(super) total_pages: u64,
+}
+
+/// What a sandbox was created from.
+#[derive(Deserialize)]
+pub(super) struct DaytonaSandboxUse {
+    pub(super) snapshot: Option<String>,
 }
 
 /// A credential in Daytona's vault, without its value.

@@ -5,6 +5,7 @@ mod cli;
 mod gateway_address;
 mod softnet;
 mod template;
+mod template_records;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -16,13 +17,14 @@ use async_trait::async_trait;
 use self::cli::{Tart, command};
 use self::gateway_address::GatewayAddress;
 use self::softnet::SoftnetMode;
+use self::template_records::TemplateRecords;
 use super::guest_file::GuestFile;
 use super::host_policy::inspection_unsupported;
 use super::sandbox_dir::SandboxDir;
 use super::vm::{self, VmDriver, VmGateway, VmNetwork, VmOptions, VmPlan, host_cli, limit_flags};
 use super::{
-    Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider, SandboxActivity,
-    SandboxError, SandboxErrorKind,
+    Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider, ProviderImage,
+    SandboxActivity, SandboxError, SandboxErrorKind, SandboxSpec,
 };
 use crate::exec::Command;
 use crate::network::Policy;
@@ -43,6 +45,8 @@ pub struct TartOptions {
     pub vm: VmOptions,
     /// The dependency script, which `bash -e` runs once in a template.
     pub dependencies: String,
+    /// The main worktree of the project that templates are made for.
+    pub project: PathBuf,
     /// How long a VM may take until commands can be run in it.
     pub boot_timeout: Duration,
 }
@@ -58,6 +62,7 @@ pub fn provider(options: TartOptions) -> impl Provider {
     let driver = TartDriver {
         tart: Tart::new(options.vm.host.clone()),
         gateway_address: GatewayAddress::stored_in(&options.vm.base),
+        records: TemplateRecords::stored_in(&options.vm.base, options.project),
         dependencies: options.dependencies,
         boot_timeout: options.boot_timeout,
     };
@@ -69,6 +74,7 @@ pub fn provider(options: TartOptions) -> impl Provider {
 struct TartDriver {
     tart: Tart,
     gateway_address: GatewayAddress,
+    records: TemplateRecords,
     dependencies: String,
     boot_timeout: Duration,
 }
@@ -111,6 +117,7 @@ impl TartDriver {
 #[async_trait]
 impl VmDriver for TartDriver {
     const NAME: &'static str = "tart";
+    const IMAGE_KIND: Option<&'static str> = Some("template");
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -136,11 +143,7 @@ impl VmDriver for TartDriver {
     }
 
     async fn create(&self, plan: &VmPlan) -> Result<(), SandboxError> {
-        let image = plan.spec.image.as_deref();
-        let image = image.ok_or_else(|| {
-            let hint = "set `sandbox.image`, or `base_image` in .agent-loop/config.json";
-            unavailable("no image is set").with_hint(Some(hint))
-        })?;
+        let image = image_of(plan)?;
         if let Some(mount) = plan.spec.mounts.first() {
             let reason = format!("`{}` would be mounted in `{SHARED}`", mount.source.display());
             let operation = "mount a file at a path of your choice";
@@ -193,6 +196,26 @@ impl VmDriver for TartDriver {
         self.tart.list().await
     }
 
+    fn image_of(&self, spec: &SandboxSpec) -> Option<String> {
+        self.template_of(spec)
+    }
+
+    async fn images(
+        &self,
+        spec: &SandboxSpec,
+        dirs: &[SandboxDir],
+    ) -> Result<Vec<ProviderImage>, SandboxError> {
+        self.templates(spec, dirs).await
+    }
+
+    async fn ensure_image(&self, plan: &VmPlan) -> Result<Option<String>, SandboxError> {
+        self.ensure_template(image_of(plan)?, plan).await.map(Some)
+    }
+
+    async fn remove_image(&self, name: &str) -> Result<(), SandboxError> {
+        self.remove_template(name).await
+    }
+
     fn exec(&self, vm: &str) -> Command {
         command(["exec", "-i", vm])
     }
@@ -208,6 +231,14 @@ impl VmDriver for TartDriver {
         let name = file.file_name().unwrap_or_default();
         Ok(Ok(Path::new(SHARED).join(GUEST).join(name)))
     }
+}
+
+/// The image that the template of a VM is made from.
+fn image_of(plan: &VmPlan) -> Result<&str, SandboxError> {
+    plan.spec.image.as_deref().ok_or_else(|| {
+        let hint = "set `sandbox.image`, or `base_image` in .agent-loop/config.json";
+        unavailable("no image is set").with_hint(Some(hint))
+    })
 }
 
 /// The command that starts a VM, and lives as long as it.

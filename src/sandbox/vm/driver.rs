@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::super::docker::SealError;
 use super::super::guest_file::GuestFile;
 use super::super::sandbox_dir::SandboxDir;
-use super::super::{Capabilities, Resources, SandboxActivity, SandboxError, SandboxSpec};
+use super::super::{Capabilities, ProviderImage, Resources, SandboxActivity, SandboxError, SandboxSpec};
 use super::network::VmNetwork;
 use crate::exec::Command;
 use crate::network::Policy;
@@ -19,6 +19,9 @@ use crate::network::Policy;
 pub(in crate::sandbox) trait VmDriver: Clone + Debug + Send + Sync + 'static {
     /// The name used in `sandbox.type`.
     const NAME: &'static str;
+
+    /// The word for what its VMs are cloned from, if the CLI keeps that; the methods about images are for these.
+    const IMAGE_KIND: Option<&'static str> = None;
 
     /// What its VMs can enforce.
     fn capabilities(&self) -> Capabilities;
@@ -46,6 +49,30 @@ pub(in crate::sandbox) trait VmDriver: Clone + Debug + Send + Sync + 'static {
 
     /// All VMs by name, also those that ralph did not create.
     async fn list(&self) -> Result<BTreeMap<String, SandboxActivity>, SandboxError>;
+
+    /// The name of what a VM of this spec is cloned from.
+    fn image_of(&self, _spec: &SandboxSpec) -> Option<String> {
+        None
+    }
+
+    /// What VMs are cloned from, `dirs` being the directories of all sandboxes.
+    async fn images(
+        &self,
+        _spec: &SandboxSpec,
+        _dirs: &[SandboxDir],
+    ) -> Result<Vec<ProviderImage>, SandboxError> {
+        Ok(Vec::new())
+    }
+
+    /// Makes what a VM is cloned from, unless it exists. The caller removes what is left after an error.
+    async fn ensure_image(&self, _plan: &VmPlan) -> Result<Option<String>, SandboxError> {
+        Ok(None)
+    }
+
+    /// Removes what VMs were cloned from.
+    async fn remove_image(&self, _name: &str) -> Result<(), SandboxError> {
+        Ok(())
+    }
 
     /// The host command that runs another command in a VM. Program and arguments are appended to it.
     fn exec(&self, vm: &str) -> Command;

@@ -26,7 +26,7 @@ use super::sandbox_dir::{SandboxDir, SandboxRecord};
 use super::session::SessionContext;
 use super::session_slot::SessionSlot;
 use super::workspace_provider::{FoundSandbox, Instance, WorkspaceBackend, WorkspaceProvider};
-use super::{Capabilities, Provider, SandboxActivity, SandboxError, SandboxSpec, fingerprint};
+use super::{Capabilities, Provider, ProviderImage, SandboxActivity, SandboxError, SandboxSpec, fingerprint};
 use crate::exec::Host;
 use crate::network::Policy;
 
@@ -119,6 +119,7 @@ impl<D: VmDriver> VmBackend<D> {
 impl<D: VmDriver> WorkspaceBackend for VmBackend<D> {
     const NAME: &'static str = D::NAME;
     const EVIDENCE_APART: bool = false;
+    const IMAGE_KIND: Option<&'static str> = D::IMAGE_KIND;
 
     type Sandbox = VmSandbox<D>;
 
@@ -138,6 +139,7 @@ impl<D: VmDriver> WorkspaceBackend for VmBackend<D> {
         Ok(Some(fingerprint::fingerprint(&(
             crate::guest::VERSION,
             &spec.image,
+            self.driver.image_of(spec),
             spec.network.lines(),
             &spec.mounts,
             &spec.resources,
@@ -211,6 +213,26 @@ impl<D: VmDriver> WorkspaceBackend for VmBackend<D> {
 
     async fn remove_at(&self, dir: &SandboxDir) -> Result<(), SandboxError> {
         self.driver.remove(&dir.name()).await
+    }
+
+    async fn images(
+        &self,
+        spec: &SandboxSpec,
+        dirs: &[SandboxDir],
+    ) -> Result<Vec<ProviderImage>, SandboxError> {
+        self.driver.images(spec, dirs).await
+    }
+
+    async fn ensure_image(
+        &self,
+        dir: &SandboxDir,
+        spec: &SandboxSpec,
+    ) -> Result<Option<String>, SandboxError> {
+        self.driver.ensure_image(&self.plan(dir, spec.clone())?).await
+    }
+
+    async fn remove_image(&self, name: &str) -> Result<(), SandboxError> {
+        self.driver.remove_image(name).await
     }
 }
 

@@ -188,6 +188,34 @@ impl Daytona {
         names.collect()
     }
 
+    /// The names of all snapshots.
+    pub fn snapshots(&self) -> Vec<String> {
+        let snapshots = self.shared.snapshots.lock().unwrap();
+        let mut names: Vec<String> = snapshots
+            .iter()
+            .filter(|(_, one)| one["state"] != "removing")
+            .map(|(name, _)| name.clone())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Adds or changes a snapshot, as someone else may do.
+    pub fn put_snapshot(&self, name: &str, fields: &Value) {
+        let mut snapshots = self.shared.snapshots.lock().unwrap();
+        let snapshot = snapshots.entry(name.to_owned()).or_insert_with(|| {
+            json!({
+                "id": format!("{:032x}", fastrand::u128(..)), "general": false, "name": name,
+                "imageName": "team/image:1", "state": "active", "errorReason": null, "size": 0.2, "entrypoint": [],
+                "cpu": 1, "gpu": 0, "mem": 1, "disk": 3, "createdAt": control::NOW, "updatedAt": control::NOW,
+                "lastUsedAt": null, "sourceSandboxId": null,
+            })
+        });
+        for (field, value) in fields.as_object().unwrap() {
+            snapshot[field] = value.clone();
+        }
+    }
+
     /// The output of a script in a sandbox.
     pub async fn script(&self, name: &str, script: &str) -> String {
         let room = self.named(name, |one| one.room.clone());

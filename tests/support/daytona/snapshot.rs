@@ -1,8 +1,9 @@
-//! Snapshots: registered images.
+//! Snapshots: registered images, and images that the fake builds from a Dockerfile.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
@@ -12,18 +13,16 @@ use super::{Refusal, Shared};
 
 pub fn routes() -> Router<Arc<Shared>> {
     Router::new()
-        .route("/api/snapshots", post(register))
-        .route("/api/snapshots/{id}", get(snapshot))
+        .route("/api/snapshots", post(register).get(list))
+        .route("/api/snapshots/{id}", get(snapshot).delete(remove))
 }
 
 async fn register(State(shared): State<Arc<Shared>>, Json(new): Json<Value>) -> Answer {
     let name = new["name"].as_str().unwrap_or_default().to_owned();
-    let image = new["imageName"].as_str().unwrap_or_default().to_owned();
-    if image.ends_with(":latest") || !image.contains([':', '@']) {
-        let message = "Image name must include a tag other than latest, or a digest";
-        return Err(Refusal(400, message.to_owned()));
+    if shared.snapshots.lock().unwrap().contains_key(&name) {
+        return Err(Refusal(409, format!("Snapshot with name {name} already exists")));
     }
-    let is_there = shared.ground.has(&image).await;
+    let (image, state, reason) = shared.image_of(&new).await?;
     let usual = |field: &str, usual: u32| {
         if new[field].is_null() {
             json!(usual)
@@ -31,38 +30,101 @@ async fn register(State(shared): State<Arc<Shared>>, Json(new): Json<Value>) -> 
             new[field].clone()
         }
     };
-    let snapshot = json!({
+    let mut snapshot = json!({
         "id": format!("{:032x}", fastrand::u128(..)), "general": false, "name": name, "imageName": image,
-        "state": if is_there { "pulling" } else { "error" },
-        "errorReason": if is_there { Value::Null } else { json!(format!("no such image: {image}")) },
+        "state": state, "errorReason": reason,
         "size": 0.2, "entrypoint": [], "cpu": usual("cpu", 1), "gpu": 0, "mem": usual("memory", 1), "disk": usual("disk", 3),
         "createdAt": NOW, "updatedAt": NOW, "lastUsedAt": null,
         "sourceSandboxId": null,
     });
-    let mut snapshots = shared.snapshots.lock().unwrap();
-    if snapshots.contains_key(&name) {
-        return Err(Refusal(409, format!("Snapshot with name {name} already exists")));
+    if let Some(dockerfile) = new["buildInfo"]["dockerfileContent"].as_str() {
+        snapshot["buildInfo"] = json!({
+            "dockerfileContent": dockerfile, "createdAt": NOW, "updatedAt": NOW, "snapshotRef": image,
+        });
     }
+    let mut snapshots = shared.snapshots.lock().unwrap();
     snapshots.insert(name, snapshot.clone());
     Ok(Json(snapshot))
 }
 
+/// All snapshots, by name, in pages.
+async fn list(State(shared): State<Arc<Shared>>, Query(query): Query<HashMap<String, String>>) -> Answer {
+    let number = |name: &str, usual: usize| {
+        let given = query.get(name).map(|text| text.parse::<usize>());
+        match given.transpose() {
+            Ok(Some(0)) | Err(_) => Err(Refusal(400, format!("{name} must not be less than 1"))),
+            Ok(given) => Ok(given.unwrap_or(usual)),
+        }
+    };
+    let (page, limit) = (number("page", 1)?, number("limit", 100)?);
+    let snapshots = shared.snapshots.lock().unwrap();
+    let mut all: Vec<Value> = snapshots.values().cloned().collect();
+    all.sort_by_key(|one| one["name"].as_str().unwrap_or_default().to_owned());
+    let items: Vec<&Value> = all.iter().skip((page - 1) * limit).take(limit).collect();
+    let pages = all.len().div_ceil(limit);
+    Ok(Json(
+        json!({ "items": items, "total": all.len(), "page": page, "totalPages": pages }),
+    ))
+}
+
+/// Moves on with each look: what is being made becomes active or fails, what is being removed is gone.
 async fn snapshot(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {
     let mut snapshots = shared.snapshots.lock().unwrap();
     let known = snapshots
         .iter_mut()
         .find(|(name, one)| **name == id || one["id"] == id.as_str());
-    let Some((_, found)) = known else {
+    let Some((name, found)) = known else {
         return Err(Refusal(404, format!("Snapshot with ID or name {id} not found")));
     };
-    let seen = found.clone();
-    if found["state"] == "pulling" {
-        found["state"] = json!("active");
+    let (name, seen) = (name.clone(), found.clone());
+    match found["state"].as_str() {
+        Some("pulling") => found["state"] = json!("active"),
+        Some("pending") => found["state"] = json!("building"),
+        Some("building") if found["errorReason"].is_null() => found["state"] = json!("active"),
+        Some("building") => found["state"] = json!("build_failed"),
+        Some("removing") => drop(snapshots.remove(&name)),
+        _ => {}
     }
     Ok(Json(seen))
 }
 
+/// Only an id names a snapshot here, and those of Daytona itself stay.
+async fn remove(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Result<(), Refusal> {
+    let mut snapshots = shared.snapshots.lock().unwrap();
+    let known = snapshots.values_mut().find(|one| one["id"] == id.as_str());
+    let Some(found) = known else {
+        return Err(Refusal(404, format!("Snapshot with ID {id} not found")));
+    };
+    if found["general"] == true {
+        return Err(Refusal(403, "You cannot delete a general snapshot".to_owned()));
+    }
+    found["state"] = json!("removing");
+    Ok(())
+}
+
 impl Shared {
+    /// The image of a new snapshot, its first state, and why it will fail, if it will.
+    async fn image_of(&self, new: &Value) -> Result<(String, &'static str, Value), Refusal> {
+        let refused = |message: &str| Err(Refusal(400, message.to_owned()));
+        match (&new["imageName"], &new["buildInfo"]["dockerfileContent"]) {
+            (Value::String(image), Value::Null) => {
+                if image.ends_with(":latest") || !image.contains([':', '@']) {
+                    return refused("Image name must include a tag other than latest, or a digest");
+                }
+                if self.ground.has(image).await {
+                    return Ok((image.clone(), "pulling", Value::Null));
+                }
+                let reason = json!(format!("no such image: {image}"));
+                Ok((image.clone(), "error", reason))
+            }
+            (Value::Null, Value::String(dockerfile)) => match self.ground.build(dockerfile).await {
+                Ok(image) => Ok((image, "pending", Value::Null)),
+                Err(reason) => Ok((String::new(), "pending", json!(reason))),
+            },
+            _ => refused("Must include either an image name or build info"),
+        }
+    }
+
     /// A snapshot from which sandboxes can start.
     pub fn active_snapshot(&self, name: &str) -> Result<Value, Refusal> {
         let snapshots = self.snapshots.lock().unwrap();
