@@ -174,6 +174,8 @@ fn agent_and_provider_can_be_given() {
     assert!(task.contains("\nmax_tokens_total: 2000000\n"), "{task}");
     finish(&mut init(&place, &["--force", "--agent", "nobody"]))
         .expect_refused(&["there is no agent `nobody`; expected one of actions, claude"]);
+    finish(&mut init(&place, &["--force", "--agent", "custom"]))
+        .expect(0, &["`custom` needs its command in `ralph.toml`"]);
 }
 
 /// `script` gives the program a terminal.

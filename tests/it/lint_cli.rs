@@ -27,6 +27,22 @@ fn a_task_that_is_not_there_is_named() {
     );
 }
 
+#[test]
+fn a_key_with_two_names_is_given_once() {
+    let place = Place::new();
+    let head = "---\ntask_id: t1\ntarget_branch_prefix: ralph/t1/\ntarget_branch_slug: one\n";
+    place.write("ralph_task.md", &TASK.replacen("---\ntask_id: t1\n", head, 1));
+    place
+        .run_script(&script([whole_task()]))
+        .expect(0, &["branch ralph/t1/one)"]);
+    let both = format!("{head}slug: two\n");
+    place.write("ralph_task.md", &TASK.replacen("---\ntask_id: t1\n", &both, 1));
+    let ended = place.run(&["lint"]);
+    ended.expect(2, &["1 problem"]);
+    let finding = "ralph_task.md:5: `target_branch_slug` and `slug` are the same key";
+    assert!(ended.stdout.starts_with(finding), "{}", ended.stdout);
+}
+
 /// A task in which four things are wrong.
 const BROKEN: &str = "\
 ---

@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use crate::agent::{AGENTS, KnownAgent};
+use crate::agent::{AGENTS, AgentRecord, KnownAgent};
 use crate::assembly::credentials::open_vault;
 use crate::config::Config;
 use crate::model::{DIRECT_SERVICES, DirectService};
@@ -79,12 +79,9 @@ impl InitOptions {
         let found = DIRECT_SERVICES.iter().filter(with_key).find_map(models_of);
         let vault = open_vault(&context.assembly)?;
         let mut agents = Vec::new();
-        for agent in AGENTS
-            .iter()
-            .filter(|agent| agent.program.is_some() || agent.is_built_in)
-        {
+        for agent in AGENTS {
             let mut ready = if agent.is_built_in {
-                found.is_some() || has_key("LITELLM_API_KEY")
+                found.is_some()
             } else {
                 agent.key_variables.iter().any(|key| has_key(key.name))
             };
@@ -95,7 +92,7 @@ impl InitOptions {
             {
                 ready |= vault.load(kind).await?.is_some();
             }
-            agents.push(agent_option(agent.name, agent.is_built_in, ready));
+            agents.push(agent_option(agent, ready));
         }
         agents.sort_by_key(|option| (option.missing.is_some(), option.name != "actions"));
         Ok(Self {
@@ -170,13 +167,16 @@ impl InitChoices {
     }
 }
 
-fn agent_option(name: &'static str, is_built_in: bool, ready: bool) -> InitOption {
-    let missing = if is_built_in {
+fn agent_option(agent: &'static AgentRecord, ready: bool) -> InitOption {
+    let name = agent.name;
+    let missing = if agent.is_built_in {
         let keys: Vec<&str> = DIRECT_SERVICES
             .iter()
             .filter_map(|service| service.key_variable)
             .collect();
         format!("one key in `.env` or the environment: {}", keys.join(", "))
+    } else if agent.program.is_none() {
+        "its command in `ralph.toml`: [agent.custom] command".to_owned()
     } else {
         format!("a credential: `ralph token store --agent {name}`, or its key in `.env`")
     };
