@@ -15,13 +15,15 @@ use crate::secret::Redactor;
 use crate::state::RunDir;
 
 use super::broker::{BrokeredServices, RunBroker};
-use super::provider::{create_checked_provider, create_provider_with, enforceable};
+use super::command_env::CommandEnv;
+use super::provider::{create_checked_provider, create_provider, create_provider_with, enforceable};
 use super::routes::{self, create_model};
 use super::{AssemblyContext, AssemblyError, agents, preflight, settings};
 
 /// What a sandbox and its agents work with, whether for a run or for a selftest.
 pub(crate) struct Equipment {
     pub(crate) provider: Arc<dyn Provider>,
+    command_env: CommandEnv,
     pub(crate) agents: Agents,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) preconditions: Vec<Arc<dyn Precondition>>,
@@ -45,8 +47,12 @@ impl Equipment {
         let clock = context.surroundings.clock();
         let brokered = services.open(config, usage_file, clock, &redactor).await?;
         let access = |profile: &str| brokered.as_ref()?.access(profile);
+        let command_env = CommandEnv::new(config, create_provider(context, config)?.as_ref())?;
+        let of_agents = brokered.iter().flat_map(|brokered| brokered.handed_over.clone());
+        let handed_over = of_agents.chain(command_env.handed_over.clone()).collect();
         Ok(Self {
-            provider: create_provider_with(context, config, brokered.as_ref())?,
+            provider: create_provider_with(context, config, handed_over)?,
+            command_env,
             agents: agents::create_agents(context, config, access)?,
             model: create_model(config, script)?,
             preconditions: match script {
@@ -80,6 +86,11 @@ impl Equipment {
         {
             context.reporter.warn(&notice);
         }
+        let secrets = config.settings.sandbox.secrets.iter();
+        for (name, _) in secrets.filter(|(_, secret)| secret.dangerously_pass) {
+            let notice = format!("sandbox.secrets.{name}: everything in the sandbox can read the value itself");
+            context.reporter.warn(&notice);
+        }
         for mount in config.mounts() {
             context.reporter.inform(&format!(
                 "mount: the sandbox reads {} as {}",
@@ -100,6 +111,7 @@ impl Equipment {
             spec.network = brokered.allow(spec.network)?;
             spec.egress = brokered.join(spec.egress);
         }
+        spec = self.command_env.apply(spec)?;
         spec.network = enforceable(context, config, self.provider.as_ref(), spec.network)?;
         Ok(spec)
     }
@@ -113,7 +125,9 @@ pub(super) async fn check(
     script: Option<&str>,
 ) -> Result<(), AssemblyError> {
     check_attended(context, config)?;
-    create_checked_provider(context, config)?.check().await?;
+    let provider = create_checked_provider(context, config)?;
+    provider.check().await?;
+    CommandEnv::new(config, provider.as_ref())?;
     if context.agent.is_none() {
         agents::check(context, config, |profile| services.serves(profile))?;
         let is_scripted = script.is_some();

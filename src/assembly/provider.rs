@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::config::{Config, ConfigLayer, OnUnenforceable, SandboxType};
 use crate::network::{PackageConfig, Policy};
-use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices, DaytonaProgress, DaytonaProvider};
+use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices, DaytonaProgress, DaytonaProvider, DaytonaSecret};
 use crate::sandbox::docker::{self, DockerOptions};
 use crate::sandbox::docker_sandbox;
 use crate::sandbox::local::{LocalOptions, LocalProvider};
@@ -14,7 +14,6 @@ use crate::sandbox::vm::VmOptions;
 use crate::sandbox::{Provider, SandboxError, check_policy};
 use crate::scm::main_worktree;
 
-use super::broker::RunBroker;
 use super::configuration::project_dir;
 use super::error::io_error;
 use super::{AssemblyContext, AssemblyError, Surroundings};
@@ -51,14 +50,14 @@ pub(crate) fn create_provider(
     context: &AssemblyContext,
     config: &Config,
 ) -> Result<Arc<dyn Provider>, AssemblyError> {
-    create_provider_with(context, config, None)
+    create_provider_with(context, config, Vec::new())
 }
 
-/// The provider with the credentials that it stores.
+/// The provider with the secrets that it stores.
 pub(crate) fn create_provider_with(
     context: &AssemblyContext,
     config: &Config,
-    brokered: Option<&RunBroker>,
+    secrets: Vec<DaytonaSecret>,
 ) -> Result<Arc<dyn Provider>, AssemblyError> {
     if let Some(provider) = &context.provider {
         return Ok(provider.clone());
@@ -78,9 +77,7 @@ pub(crate) fn create_provider_with(
         SandboxType::Tart => Arc::new(tart::provider(tart_options(surroundings, config)?)),
         SandboxType::Daytona => {
             let mut options = daytona_options(context, config)?;
-            if let Some(brokered) = brokered {
-                options.secrets.clone_from(&brokered.handed_over);
-            }
+            options.secrets = secrets;
             Arc::new(DaytonaProvider::new(options))
         }
     })

@@ -7,6 +7,7 @@ use super::env_vars::{EnvVar, EnvVarRole, env_vars};
 use super::error::ConfigError;
 use super::key::KeyPath;
 use super::layer::SettingOrigin;
+use super::read::is_variable_name;
 use super::settings::ConfigSettings;
 use super::stack::LayerStack;
 use super::value::SettingMap;
@@ -36,6 +37,7 @@ impl Config {
             profiles = check_profiles(&mut stack, settings);
             check_passthrough(&mut stack, settings);
             check_image(&mut stack, settings);
+            check_command_env(&mut stack, settings);
         }
         let Some(settings) = settings.filter(|_| stack.findings.is_empty()) else {
             return Err(ConfigError::Invalid {
@@ -191,7 +193,11 @@ fn api_key_names(settings: &ConfigSettings) -> impl Iterator<Item = &str> {
         .models
         .values()
         .filter_map(|model| model.api_key_env.as_deref());
-    std::iter::once(settings.model_endpoint.api_key_env.as_str()).chain(of_profiles)
+    let secrets = settings.sandbox.secrets.iter();
+    let of_commands = secrets.map(|(name, secret)| secret.from.as_deref().unwrap_or(name));
+    std::iter::once(settings.model_endpoint.api_key_env.as_str())
+        .chain(of_profiles)
+        .chain(of_commands)
 }
 
 /// The lines of a multi-line secret. The first and last lines of a PEM key are not secret.
@@ -249,6 +255,30 @@ fn check_passthrough(stack: &mut LayerStack, settings: &ConfigSettings) {
             let reason =
                 format!("`{name}` is a credential, and no sandbox ever holds one; take it out of the list");
             stack.contradiction(&KeyPath::parse("sandbox.env_passthrough"), &reason);
+        }
+    }
+}
+
+/// The variables of commands have valid names, and each secret says where it goes.
+fn check_command_env(stack: &mut LayerStack, settings: &ConfigSettings) {
+    let sandbox = &settings.sandbox;
+    let plain = sandbox.env.keys().map(|name| ("env", name));
+    let secret = sandbox.secrets.keys().map(|name| ("secrets", name));
+    for (table, name) in plain.chain(secret) {
+        if !is_variable_name(name) {
+            let key = KeyPath::from_segments(["sandbox", table, name]);
+            stack.contradiction(&key, "the name of a variable has only letters, digits and `_`");
+        }
+    }
+    for (name, secret) in &sandbox.secrets {
+        let key = KeyPath::from_segments(["sandbox", "secrets", name]);
+        if sandbox.env.contains_key(name) {
+            stack.contradiction(&key, "`sandbox.env` has the same variable; remove one of them");
+        }
+        if secret.hosts.is_empty() != secret.dangerously_pass {
+            let reason = "a secret needs either `hosts`, the names of the hosts that it is sent to, or \
+                          `dangerously_pass = true`";
+            stack.contradiction(&key, reason);
         }
     }
 }

@@ -87,6 +87,12 @@ pub struct SandboxSettings {
     /// Variables that the `local` provider passes in.
     #[serde(deserialize_with = "read::variables")]
     pub env_passthrough: Vec<String>,
+    /// Variables of the commands in a sandbox.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Secrets of the host that commands can send, by the variable that has the placeholder.
+    #[serde(default)]
+    pub secrets: BTreeMap<String, SecretSettings>,
     /// Host directories that a sandbox may read besides its workspace.
     #[serde(default)]
     pub mounts: Vec<MountSettings>,
@@ -140,6 +146,22 @@ pub struct MountSettings {
     /// The path in the sandbox.
     #[serde(deserialize_with = "read::absolute_path")]
     pub target: PathBuf,
+}
+
+/// `[sandbox.secrets.NAME]`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SecretSettings {
+    /// The variable of the host that holds it; `None` is the same name.
+    #[serde(default, deserialize_with = "read::variable")]
+    pub from: Option<String>,
+    /// The hosts that it is sent to.
+    #[serde(default, deserialize_with = "read::host_patterns")]
+    #[schemars(with = "Vec<String>")]
+    pub hosts: Vec<HostPattern>,
+    /// Whether the value itself is passed into the sandbox.
+    #[serde(default)]
+    pub dangerously_pass: bool,
 }
 
 /// `[sandbox.network]`

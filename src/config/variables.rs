@@ -123,13 +123,20 @@ const PREFIX: &str = "RALPH_";
 /// The key of a variable name without its prefix. Variable names have no `-` and no case, so profiles are compared
 /// without them.
 fn parse_key(spelled: &str, profiles: &[String]) -> KeyPath {
-    let spelled = spelled.to_ascii_lowercase();
-    let mut segments: Vec<String> = spelled.split("__").map(str::to_owned).collect();
+    let mut segments: Vec<String> = spelled.split("__").map(str::to_ascii_lowercase).collect();
     if let [first, name, ..] = segments.as_mut_slice()
         && first == "models"
         && let Some(profile) = profiles.iter().find(|profile| is_same_name(profile, name))
     {
         name.clone_from(profile);
+    }
+    // The names of variables keep their case.
+    if let [first, second, name, ..] = segments.as_mut_slice()
+        && first == "sandbox"
+        && ["env", "secrets"].contains(&second.as_str())
+        && let Some(written) = spelled.split("__").nth(2)
+    {
+        written.clone_into(name);
     }
     KeyPath::from_segments(segments)
 }

@@ -38,6 +38,7 @@ pub mod broker;
 mod dial;
 mod dns;
 mod guard;
+mod header_secret;
 mod http;
 mod injection;
 mod inspect;
@@ -72,6 +73,7 @@ use shared::GatewayCore;
 use slots::ConnectionSlots;
 
 pub use guard::AddressGuard;
+pub use header_secret::{HeaderSecret, NotAFieldValue};
 pub use injection::CredentialInjector;
 pub use inspect::{Inspection, InspectionError, InspectionTrust, TrustedRoots};
 pub use limits::GatewayLimits;
@@ -92,6 +94,8 @@ pub struct GatewaySetup {
     pub phantom: Option<Phantom>,
     /// Adds credentials to requests.
     pub injection: Option<Arc<dyn CredentialInjector>>,
+    /// Secrets that it puts in place of placeholders.
+    pub secrets: Vec<HeaderSecret>,
     /// A name and a response of the gateway itself, independent of the policy. A probe in the sandbox asks for it.
     pub beacon: Option<Beacon>,
     /// Decrypts TLS to hosts that the policy inspects. Without one these hosts cannot be reached over TLS.
@@ -112,6 +116,7 @@ impl GatewaySetup {
             guard: AddressGuard::default(),
             phantom: None,
             injection: None,
+            secrets: Vec::new(),
             beacon: None,
             inspection: None,
             audit,

@@ -87,6 +87,14 @@ pub enum Denial {
         "the gateway adds the credential of {0}; send its requests over plain HTTP, not through a tunnel"
     )]
     Injected(HostName),
+    /// The request contains the placeholder of a secret that it may not have.
+    #[error("the request has the placeholder of the secret `{name}`, which {reason}")]
+    Secret {
+        /// The variable of the placeholder.
+        name: String,
+        /// The rule that forbids it.
+        reason: &'static str,
+    },
     /// The request is malformed, ambiguous, hidden or unauthenticated.
     #[error("{0}")]
     Invalid(&'static str),
@@ -107,6 +115,7 @@ impl Denial {
             | Self::Address { .. }
             | Self::Mismatch { .. }
             | Self::Injected(_)
+            | Self::Secret { .. }
             | Self::Invalid(_) => None,
         }
     }

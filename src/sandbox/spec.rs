@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::gateway::audit::{AuditSink, NoAudit};
 use crate::gateway::{
-    AddressGuard, CredentialInjector, GatewaySetup, Phantom, Resolver, SystemResolver, TrustedRoots,
+    AddressGuard, CredentialInjector, GatewaySetup, HeaderSecret, Phantom, Resolver, SystemResolver, TrustedRoots,
 };
 use crate::id::RunId;
 use crate::network::Policy;
@@ -35,7 +35,7 @@ pub struct SandboxSpec {
     pub network: Policy,
     /// The settings of its gateway, for providers that use one.
     pub egress: Egress,
-    /// Variables of all its commands. They must not be confidential.
+    /// Variables of all its commands. Whoever may inspect the sandbox can read them.
     pub env: BTreeMap<String, String>,
     /// How long to wait after a command has ended for child processes that keep its streams open.
     pub completion_grace: Duration,
@@ -82,6 +82,8 @@ pub struct Egress {
     pub proxy_variables: bool,
     /// Adds credentials to requests.
     pub injection: Option<Arc<dyn CredentialInjector>>,
+    /// Secrets that commands have placeholders of.
+    pub secrets: Vec<HeaderSecret>,
     /// The certificate authorities that inspected hosts are verified against.
     pub roots: TrustedRoots,
 }
@@ -94,6 +96,7 @@ impl Egress {
             guard: self.guard.clone(),
             phantom: self.phantom.clone(),
             injection: self.injection.clone(),
+            secrets: self.secrets.clone(),
             beacon: Some(beacon),
             ..GatewaySetup::new(policy.clone(), self.audit.clone())
         }
@@ -109,6 +112,7 @@ impl Default for Egress {
             phantom: None,
             proxy_variables: false,
             injection: None,
+            secrets: Vec::new(),
             roots: TrustedRoots::System,
         }
     }

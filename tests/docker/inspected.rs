@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ralph::exec::{Command, Discard};
-use ralph::gateway::TrustedRoots;
 use ralph::gateway::audit::AuditTally;
+use ralph::gateway::{HeaderSecret, TrustedRoots};
 use ralph::network::{HostPattern, Policy, PolicyRule};
 use ralph::sandbox::Sandbox;
+use ralph::secret::Secret;
 use rstest::rstest;
 
 use crate::docker_test::{prints, shell};
@@ -175,5 +176,35 @@ async fn whom_the_image_trusts_stays_trusted(#[case] path: &str, #[case] variabl
             "hello\n"
         );
     }
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_sends_a_secret_that_its_sandbox_does_not_have() {
+    let mut inspected = need!(Inspected::new().await);
+    let hosts = vec![HostPattern::parse("inspected.test").unwrap()];
+    let secret = HeaderSecret::new("KEY", Secret::new("real-value"), hosts).unwrap();
+    let spec = &mut inspected.sealed.room.spec;
+    spec.env.insert("KEY".to_owned(), secret.placeholder().to_owned());
+    spec.egress.secrets = vec![secret];
+    let sandbox = inspected.create().await;
+    let ask = format!("{CURL} --header \"Authorization: Bearer $KEY\"");
+    let line = format!("env; {ask} https://inspected.test/open/x");
+    let printed = prints(sandbox.as_ref(), &line).await;
+    assert!(printed.contains("KEY=ralph-KEY-placeholder") && !printed.contains("real-value"), "{printed}");
+    assert!(printed.ends_with("hello\n"), "{printed}");
+    let by_evidence = sandbox
+        .exec_trusted(&Command::shell(&line), &mut Discard)
+        .await
+        .unwrap();
+    assert!(by_evidence.stdout.text().ends_with("hello\n"), "{}", by_evidence.stderr.text());
+    let received = inspected.server.received();
+    assert_eq!(received.matches("Authorization: Bearer real-value\r\n").count(), 2, "{received}");
+    // TLS that is not inspected hides the placeholder, which is worth nothing there.
+    let elsewhere = format!("{ask} --cacert {OWN} https://plain.test/");
+    assert_eq!(prints(sandbox.as_ref(), &elsewhere).await, "hello\n");
+    let received = inspected.server.received();
+    assert_eq!(received.matches("real-value").count(), 2, "{received}");
+    assert!(received.contains("Bearer ralph-KEY-placeholder\r\n"), "{received}");
     sandbox.close().await.unwrap();
 }

@@ -110,6 +110,7 @@ impl Resolver for AllAt {
 pub struct StandIn {
     pub port: u16,
     asked: Arc<Mutex<usize>>,
+    received: Arc<Mutex<Vec<u8>>>,
 }
 
 impl StandIn {
@@ -122,32 +123,47 @@ impl StandIn {
         let port = listener.local_addr().unwrap().port();
         let asked = Arc::new(Mutex::new(0));
         let counted = asked.clone();
+        let received: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let kept = received.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 *counted.lock().unwrap() += 1;
-                match &tls {
+                let request = match &tls {
                     None => hello(stream).await,
-                    Some(tls) => {
-                        if let Ok(stream) = tls.accept(stream).await {
-                            hello(stream).await;
-                        }
-                    }
-                }
+                    Some(tls) => match tls.accept(stream).await {
+                        Ok(stream) => hello(stream).await,
+                        Err(_) => Vec::new(),
+                    },
+                };
+                kept.lock().unwrap().extend(request);
             }
         });
-        Self { port, asked }
+        Self {
+            port,
+            asked,
+            received,
+        }
     }
 
     pub fn asked(&self) -> usize {
         *self.asked.lock().unwrap()
     }
+
+    /// The requests so far.
+    pub fn received(&self) -> String {
+        String::from_utf8(self.received.lock().unwrap().clone()).unwrap()
+    }
 }
 
-pub async fn hello(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let _ = stream.read(&mut [0; 4096]).await;
+/// Answers a request, and returns it.
+pub async fn hello(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Vec<u8> {
+    let mut request = vec![0; 4096];
+    let length = stream.read(&mut request).await.unwrap_or_default();
+    request.truncate(length);
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n";
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;
+    request
 }
 
 /// A certificate that nobody trusts.

@@ -230,16 +230,21 @@ impl RunBroker {
         }
     }
 
-    /// The same policy with the services allowed. A policy that denies everything becomes an allowlist of them alone.
+    /// The same policy with the services allowed.
     pub(crate) fn allow(&self, policy: Policy) -> Result<Policy, AssemblyError> {
         let rule = |line: &String| PolicyRule::parse(line).map(|rule| rule.at("added with a credential"));
         let rules: Result<Vec<PolicyRule>, _> = self.allowed.iter().map(rule).collect();
         let rules = rules.map_err(|error| AssemblyError::usage(error.to_string()))?;
-        Ok(match policy.mode {
-            _ if rules.is_empty() => policy,
-            PolicyMode::Deny => Policy::allowlist(rules),
-            PolicyMode::Allowlist | PolicyMode::AllowAll | PolicyMode::Record => policy.allowing(rules),
-        })
+        Ok(allow_rules(policy, rules))
+    }
+}
+
+/// The same policy with these rules allowed. A policy that denies everything becomes an allowlist of them alone.
+pub(super) fn allow_rules(policy: Policy, rules: Vec<PolicyRule>) -> Policy {
+    match policy.mode {
+        _ if rules.is_empty() => policy,
+        PolicyMode::Deny => Policy::allowlist(rules),
+        PolicyMode::Allowlist | PolicyMode::AllowAll | PolicyMode::Record => policy.allowing(rules),
     }
 }
 

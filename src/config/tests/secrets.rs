@@ -106,3 +106,31 @@ fn show_lists_every_key_with_its_layer_and_source() {
         serde_json::json!({"key": "sandbox.type", "value": "local", "layer": "flag", "source": "--type"})
     );
 }
+
+#[test]
+fn the_environment_of_commands_keeps_the_case_of_names_and_hides_secrets() {
+    let toml = "[sandbox.env]\nDATABASE_URL = 'postgres://127.0.0.1/test'\n\
+                [sandbox.secrets.NPM_TOKEN]\nhosts = ['npm.example']\n\
+                [sandbox.secrets.API_KEY]\nfrom = 'TEAM_API_KEY'\nhosts = ['*.api.example']";
+    let config = Project::new(&[("ralph.toml", toml), (".env", "NPM_TOKEN=CANARY-NPM\n")])
+        .env(&[
+            ("TEAM_API_KEY", "CANARY-TEAM"),
+            ("RALPH_SANDBOX__ENV__Mixed_CASE", "kept"),
+        ])
+        .load();
+    let env: Vec<(&str, &str)> = config
+        .settings
+        .sandbox
+        .env
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    assert_eq!(
+        env,
+        [("DATABASE_URL", "postgres://127.0.0.1/test"), ("Mixed_CASE", "kept")]
+    );
+    assert_eq!(config.credential("TEAM_API_KEY").unwrap().expose(), "CANARY-TEAM");
+    let redactor = Redactor::new(config.secrets());
+    assert_eq!(redactor.redact("CANARY-NPM"), REDACTED);
+    assert!(!format!("{}{config:?}", text_of(&config.rows())).contains("CANARY"));
+}

@@ -38,6 +38,7 @@ impl AuditRemedy {
             | Denial::BareAddress
             | Denial::Mismatch { .. }
             | Denial::Injected(_)
+            | Denial::Secret { .. }
             | Denial::Invalid(_) => Some(Self::Never),
         }
     }

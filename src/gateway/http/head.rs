@@ -159,6 +159,19 @@ impl HeaderFields {
         }
     }
 
+    /// Replaces values.
+    pub(super) fn replace(
+        &mut self,
+        new_value: impl Fn(&[u8]) -> Result<Option<Bytes>, Denial>,
+    ) -> Result<(), Denial> {
+        for (_, value) in &mut self.0 {
+            if let Some(new) = new_value(value)? {
+                *value = new;
+            }
+        }
+        Ok(())
+    }
+
     /// All values of a field.
     pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         let own = move |(other, _): &(&[u8], &[u8])| other.eq_ignore_ascii_case(name.as_bytes());

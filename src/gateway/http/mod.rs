@@ -130,7 +130,7 @@ fn answer_probe(core: &GatewayCore, request: &ForwardRequest, scope: &RequestSco
 /// Forwards one request, if the policy allows it.
 async fn forward<C: ByteStream>(
     connection: &mut ServedConnection<'_, C>,
-    request: ForwardRequest,
+    mut request: ForwardRequest,
     upstream: &mut Option<UpstreamConnection>,
     protocol: AuditProtocol,
 ) -> io::Result<AfterRequest> {
@@ -141,6 +141,11 @@ async fn forward<C: ByteStream>(
             return Ok(AfterRequest::CloseWith(answer));
         }
     };
+    if let Err(denial) = request.insert_secrets(&connection.core.setup.secrets) {
+        let answer = answer::denied(&denial, Some(&request.host));
+        permit.revoke(denial);
+        return Ok(AfterRequest::CloseWith(answer));
+    }
     let _active = connection.slot.activate();
     tokio::select! {
         after = exchange(connection, request, upstream, &permit) => after,

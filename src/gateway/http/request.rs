@@ -8,6 +8,7 @@ use hyper::Version;
 use super::RequestScope;
 use super::body::MessageBody;
 use super::head::{AMBIGUOUS_HOST, BAD_START_LINE, DROPPED_FIELD, RequestHead};
+use crate::gateway::header_secret::{self, HeaderSecret, SecretTarget};
 use crate::gateway::inspect::Inspection;
 use crate::network::{Denial, PolicyRequest, RequestContent, RequestHost};
 
@@ -88,6 +89,19 @@ impl ForwardRequest {
             port: self.port,
             content: RequestContent::http(&self.head.method, &self.path),
         }
+    }
+
+    /// Puts secrets in place of their placeholders.
+    pub(super) fn insert_secrets(&mut self, secrets: &[HeaderSecret]) -> Result<(), Denial> {
+        header_secret::check_path(secrets, &self.path)?;
+        let target = SecretTarget {
+            name: self.host.name(),
+            port: self.port,
+            is_tls: self.inspection.is_some(),
+        };
+        self.head
+            .fields
+            .replace(|value| header_secret::replace(secrets, value, &target))
     }
 
     /// Whether sending it twice has the same effect as sending it once.
