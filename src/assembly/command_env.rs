@@ -38,7 +38,9 @@ impl CommandEnv {
                 return Err(AssemblyError::usage(format!(
                     "sandbox.secrets.{name}: the variable `{host_variable}` is not set"
                 ))
-                .with_hint("set it in the environment or in .env, or remove the secret from the configuration"));
+                .with_hint(
+                    "set it in the environment or in .env, or remove the secret from the configuration",
+                ));
             };
             if settings.dangerously_pass {
                 env.variables.insert(name.clone(), value.expose().to_owned());
@@ -165,15 +167,18 @@ mod tests {
         let judged = |name: &str| spec.network.judge_name(&name.parse().unwrap()).is_ok();
         assert!(judged("api.example.org"));
         assert_eq!(judged("other.example.org"), was_open);
-        let name = "api.example.org".parse().unwrap();
-        assert!(spec.network.inspects(&name, 443) && !spec.network.inspects(&name, 8443));
+        let inspected = |name: &str| spec.network.inspects(&name.parse().unwrap(), 443);
+        assert!(inspected("api.example.org") && !inspected("other.example.org"));
         assert_eq!(spec.egress.secrets.len(), 1);
         assert!(!format!("{spec:?}").contains("real"));
     }
 
     #[rstest]
     #[case("local", "the provider `local` cannot keep it outside the sandbox")]
-    #[case("docker-sandbox", "the provider `docker-sandbox` cannot keep it outside the sandbox")]
+    #[case(
+        "docker-sandbox",
+        "the provider `docker-sandbox` cannot keep it outside the sandbox"
+    )]
     #[case("tart", "cannot inspect TLS")]
     fn a_provider_that_cannot_keep_a_secret_outside_is_refused(#[case] provider: &str, #[case] reason: &str) {
         let refused = env_of(provider, &[KEPT]).unwrap_err();

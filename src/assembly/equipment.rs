@@ -88,7 +88,8 @@ impl Equipment {
         }
         let secrets = config.settings.sandbox.secrets.iter();
         for (name, _) in secrets.filter(|(_, secret)| secret.dangerously_pass) {
-            let notice = format!("sandbox.secrets.{name}: everything in the sandbox can read the value itself");
+            let notice =
+                format!("sandbox.secrets.{name}: everything in the sandbox can read the value itself");
             context.reporter.warn(&notice);
         }
         for mount in config.mounts() {
@@ -118,7 +119,7 @@ impl Equipment {
 }
 
 /// Refuses what can be refused before a run is created or resumed.
-pub(super) async fn check(
+pub(crate) async fn check(
     context: &AssemblyContext,
     config: &Config,
     services: &BrokeredServices,

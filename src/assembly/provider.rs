@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::config::{Config, ConfigLayer, OnUnenforceable, SandboxType};
 use crate::network::{PackageConfig, Policy};
-use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices, DaytonaProgress, DaytonaProvider, DaytonaSecret};
+use crate::sandbox::daytona::{
+    DaytonaOptions, DaytonaPrices, DaytonaProgress, DaytonaProvider, DaytonaSecret,
+};
 use crate::sandbox::docker::{self, DockerOptions};
 use crate::sandbox::docker_sandbox;
 use crate::sandbox::local::{LocalOptions, LocalProvider};

@@ -7,6 +7,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod edit;
+mod environment;
 mod error;
 mod gateway;
 mod image;

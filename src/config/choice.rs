@@ -19,6 +19,29 @@ pub enum SandboxType {
     Local,
 }
 
+impl SandboxType {
+    /// Every provider.
+    pub const ALL: [Self; 5] = [
+        Self::Docker,
+        Self::DockerSandbox,
+        Self::Tart,
+        Self::Daytona,
+        Self::Local,
+    ];
+
+    /// Its name in `sandbox.type`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::DockerSandbox => "docker-sandbox",
+            Self::Tart => "tart",
+            Self::Daytona => "daytona",
+            Self::Local => "local",
+        }
+    }
+}
+
 /// What to do when the provider cannot enforce the network policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -44,8 +44,7 @@ impl HeaderSecret {
 
     /// The value for a request to this host, or why it is not sent.
     fn value_for(&self, target: &SecretTarget<'_>) -> Result<&[u8], Denial> {
-        let may_receive =
-            |name: &HostName| self.hosts.iter().any(|hosts| hosts.covers_at(name, target.port));
+        let may_receive = |name: &HostName| self.hosts.iter().any(|hosts| hosts.covers_at(name, target.port));
         if !target.name.is_some_and(may_receive) {
             return Err(self.denial("is not for this host; sandbox.secrets lists its hosts"));
         }
@@ -101,7 +100,9 @@ pub(super) fn replace(
     if let Some(pair) = &basic
         && let Some(pair) = replace_all(secrets, pair, target)?
     {
-        return Ok(Some([BASIC, BASE64_STANDARD.encode(pair).as_bytes()].concat().into()));
+        return Ok(Some(
+            [BASIC, BASE64_STANDARD.encode(pair).as_bytes()].concat().into(),
+        ));
     }
     Ok(replace_all(secrets, value, target)?.map(Bytes::from))
 }
@@ -164,13 +165,18 @@ mod tests {
         };
         let replaced = replace(&secrets(), value.as_bytes(), &target);
         let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
-        replaced.map(|bytes| bytes.map(text)).map_err(|denial| denial.to_string())
+        replaced
+            .map(|bytes| bytes.map(text))
+            .map_err(|denial| denial.to_string())
     }
 
     #[rstest]
     #[case::whole("ralph-KEY-placeholder", Some("one-value"))]
     #[case::bearer("Bearer ralph-KEY-placeholder", Some("Bearer one-value"))]
-    #[case::both("ralph-KEY_2-placeholder,ralph-KEY-placeholder;", Some("other-value,one-value;"))]
+    #[case::both(
+        "ralph-KEY_2-placeholder,ralph-KEY-placeholder;",
+        Some("other-value,one-value;")
+    )]
     #[case::twice("ralph-KEY-placeholderralph-KEY-placeholder", Some("one-valueone-value"))]
     #[case::none("Bearer own", None)]
     #[case::part("ralph-KEY-placeholde", None)]

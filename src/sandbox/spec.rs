@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use crate::gateway::audit::{AuditSink, NoAudit};
 use crate::gateway::{
-    AddressGuard, CredentialInjector, GatewaySetup, HeaderSecret, Phantom, Resolver, SystemResolver, TrustedRoots,
+    AddressGuard, CredentialInjector, GatewaySetup, HeaderSecret, Phantom, Resolver, SystemResolver,
+    TrustedRoots,
 };
 use crate::id::RunId;
 use crate::network::Policy;
@@ -35,7 +36,7 @@ pub struct SandboxSpec {
     pub network: Policy,
     /// The settings of its gateway, for providers that use one.
     pub egress: Egress,
-    /// Variables of all its commands. Whoever may inspect the sandbox can read them.
+    /// Variables of all its commands. Everything that may inspect the sandbox can read them.
     pub env: BTreeMap<String, String>,
     /// How long to wait after a command has ended for child processes that keep its streams open.
     pub completion_grace: Duration,

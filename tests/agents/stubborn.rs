@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
@@ -62,17 +63,19 @@ async fn a_program_that_calls_on_over_its_budget_is_ended_at_once(
 ) {
     let mark = format!("{}.{}", std::process::id(), fastrand::u32(..));
     let (_dir, folder) = folder(&STUBBORN.replace("MARK", &mark));
-    let teller = Teller::by(|_| Turn::say("Go on."));
+    let last_call: Arc<Mutex<Option<Instant>>> = Arc::default();
+    let noted = last_call.clone();
+    let teller = Teller::by(move |_| {
+        *noted.lock().unwrap() = Some(Instant::now());
+        Turn::say("Go on.")
+    });
     let bench = need!(Bench::of(within, Program::Claude, teller, folder).await);
     bench.server.use_tokens(900);
-    let started = Instant::now();
     let ended = bench.run(&["--set", "budget.max_tokens_total=4000"]);
     ended.expect(1, &["failed: budget exceeded", "of 4000", "max_tokens_total"]);
-    assert!(
-        started.elapsed() < Duration::from_secs(30),
-        "{:?}",
-        started.elapsed()
-    );
+    // It was refused a moment after its last call.
+    let went_on = last_call.lock().unwrap().unwrap().elapsed();
+    assert!(went_on < Duration::from_secs(30), "{went_on:?}");
     // Each uses 942 and may use some 1060: after four of them there is no room for a fifth.
     assert_eq!(bench.server.asked().len(), 4);
     assert_eq!(bench.place.status()["tokens"], 4 * 942);

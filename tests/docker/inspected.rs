@@ -191,20 +191,34 @@ async fn a_command_sends_a_secret_that_its_sandbox_does_not_have() {
     let ask = format!("{CURL} --header \"Authorization: Bearer $KEY\"");
     let line = format!("env; {ask} https://inspected.test/open/x");
     let printed = prints(sandbox.as_ref(), &line).await;
-    assert!(printed.contains("KEY=ralph-KEY-placeholder") && !printed.contains("real-value"), "{printed}");
+    assert!(
+        printed.contains("KEY=ralph-KEY-placeholder") && !printed.contains("real-value"),
+        "{printed}"
+    );
     assert!(printed.ends_with("hello\n"), "{printed}");
     let by_evidence = sandbox
         .exec_trusted(&Command::shell(&line), &mut Discard)
         .await
         .unwrap();
-    assert!(by_evidence.stdout.text().ends_with("hello\n"), "{}", by_evidence.stderr.text());
+    assert!(
+        by_evidence.stdout.text().ends_with("hello\n"),
+        "{}",
+        by_evidence.stderr.text()
+    );
     let received = inspected.server.received();
-    assert_eq!(received.matches("Authorization: Bearer real-value\r\n").count(), 2, "{received}");
+    assert_eq!(
+        received.matches("Authorization: Bearer real-value\r\n").count(),
+        2,
+        "{received}"
+    );
     // TLS that is not inspected hides the placeholder, which is worth nothing there.
     let elsewhere = format!("{ask} --cacert {OWN} https://plain.test/");
     assert_eq!(prints(sandbox.as_ref(), &elsewhere).await, "hello\n");
     let received = inspected.server.received();
     assert_eq!(received.matches("real-value").count(), 2, "{received}");
-    assert!(received.contains("Bearer ralph-KEY-placeholder\r\n"), "{received}");
+    assert!(
+        received.contains("Bearer ralph-KEY-placeholder\r\n"),
+        "{received}"
+    );
     sandbox.close().await.unwrap();
 }

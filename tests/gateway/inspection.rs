@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use ralph::gateway::audit::{AuditProtocol, AuditVerdict};
-use ralph::gateway::{GatewaySetup, HeaderSecret, Inspection, InspectionTrust, ListenerProtocol, TrustedRoots};
+use ralph::gateway::{
+    GatewaySetup, HeaderSecret, Inspection, InspectionTrust, ListenerProtocol, TrustedRoots,
+};
 use ralph::network::{HostPattern, Policy};
 use ralph::secret::Secret;
 use rstest::rstest;
@@ -392,8 +394,14 @@ async fn a_narrower_policy_closes_inspected_connections() {
 }
 
 #[rstest]
-#[case::bearer("Authorization: Bearer ralph-KEY-placeholder", "Authorization: Bearer real-value")]
-#[case::basic("authorization: Basic dTpyYWxwaC1LRVktcGxhY2Vob2xkZXI=", "authorization: Basic dTpyZWFsLXZhbHVl")]
+#[case::bearer(
+    "Authorization: Bearer ralph-KEY-placeholder",
+    "Authorization: Bearer real-value"
+)]
+#[case::basic(
+    "authorization: Basic dTpyYWxwaC1LRVktcGxhY2Vob2xkZXI=",
+    "authorization: Basic dTpyZWFsLXZhbHVl"
+)]
 #[case::own_field("X-Key: ralph-KEY-placeholder", "X-Key: real-value")]
 #[tokio::test]
 async fn the_host_of_a_secret_receives_it_in_place_of_the_placeholder(
@@ -405,7 +413,11 @@ async fn the_host_of_a_secret_receives_it_in_place_of_the_placeholder(
     let mut client = inspected.enter(ListenerProtocol::Tls { port: server.port }).await;
     let asked = request("GET", "/", &server).replace("\r\n\r\n", &format!("\r\n{sent}\r\n\r\n"));
     send_and_read_until(&mut client, &asked, "ok").await;
-    assert!(server.seen().contains(&format!("\r\n{received}\r\n")), "{}", server.seen());
+    assert!(
+        server.seen().contains(&format!("\r\n{received}\r\n")),
+        "{}",
+        server.seen()
+    );
 }
 
 /// A world in which the secret `KEY` may go to `a.example`.
@@ -424,16 +436,33 @@ async fn a_placeholder_on_any_other_way_is_denied() {
     let mut client = inspected.enter(ListenerProtocol::Tls { port: server.port }).await;
     let in_path = request("GET", "/?key=ralph-KEY-placeholder", &server);
     let answer = String::from_utf8(say(&mut client, in_path).await).unwrap();
-    assert!(answer.contains("x-ralph-denied: the request has the placeholder of the secret `KEY`"), "{answer}");
+    assert!(
+        answer.contains("x-ralph-denied: the request has the placeholder of the secret `KEY`"),
+        "{answer}"
+    );
     assert!(answer.contains("in header fields only"), "{answer}");
-    for (host, reason) in [("a.example", "is sent over TLS only"), ("b.example", "is not for this host")] {
-        let mut client = inspected.world.enter(ListenerProtocol::Http { port: server.port }).await;
-        let asked = request("GET", "/", &server).replace("a.example", host).replace("\r\n\r\n", FIELD);
+    for (host, reason) in [
+        ("a.example", "is sent over TLS only"),
+        ("b.example", "is not for this host"),
+    ] {
+        let mut client = inspected
+            .world
+            .enter(ListenerProtocol::Http { port: server.port })
+            .await;
+        let asked = request("GET", "/", &server)
+            .replace("a.example", host)
+            .replace("\r\n\r\n", FIELD);
         let answer = String::from_utf8(say(&mut client, asked).await).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains(reason), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 403 ") && answer.contains(reason),
+            "{answer}"
+        );
     }
     assert_eq!(server.seen(), "");
     let denied = inspected.world.records();
     assert_eq!(denied.len(), 3);
-    assert!(denied.iter().all(|record| record.verdict == AuditVerdict::Denied), "{denied:?}");
+    assert!(
+        denied.iter().all(|record| record.verdict == AuditVerdict::Denied),
+        "{denied:?}"
+    );
 }

@@ -403,13 +403,55 @@ fn the_environment_is_described() {
     let text = place.run(&["doctor", "env"]);
     text.expect(0, &[]);
     assert!(text.stdout.starts_with("git "), "{}", text.stdout);
-    let tools: Value = serde_json::from_str(&place.run(&["doctor", "env", "--json"]).stdout).unwrap();
-    assert_eq!(tools[0]["program"], "git");
+    let report: Value = serde_json::from_str(&place.run(&["doctor", "env", "--json"]).stdout).unwrap();
+    let git = &report["tools"][0];
+    assert_eq!(git["program"], "git");
     assert!(
-        tools[0]["version"]
+        git["version"]
             .as_str()
             .is_some_and(|version| version.starts_with("git version"))
     );
+    let row = |table: &str, name: &str| {
+        let rows = report[table].as_array().unwrap();
+        rows.iter().find(|row| row["name"] == name).unwrap().clone()
+    };
+    assert_eq!(row("providers", "local")["ready"], true);
+    assert_eq!(row("providers", "daytona")["ready"], false);
+    assert_eq!(row("agents", "actions")["ready"], true);
+    assert_eq!(row("keys", "OPENAI_API_KEY")["detail"], "not set");
+}
+
+#[test]
+fn what_a_first_run_would_use_is_named_with_the_next_step() {
+    let place = Place::new();
+    let look = |key: Option<&str>| {
+        let mut command = place.ralph(&["doctor", "env", "--json"]);
+        command
+            .env("RALPH_SANDBOX__TYPE", "local")
+            .env("RALPH_AGENT__NAME", "claude")
+            .env("RALPH_AGENT__AUTH", "api-key")
+            .env("RALPH_BUDGET__MAX_TOKENS_TOTAL", "100000");
+        if let Some(key) = key {
+            command.env("ANTHROPIC_API_KEY", key);
+        }
+        let ended = finish(&mut command);
+        ended.expect(0, &[]);
+        assert!(!ended.stdout.contains("CANARY"), "{}", ended.stdout);
+        let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+        report["first_run"].clone()
+    };
+    let without = look(None);
+    assert_eq!(
+        (&without["agent"], &without["sandbox"]),
+        (&json!("claude"), &json!("local"))
+    );
+    assert!(without["problem"].as_str().is_some(), "{without}");
+    assert!(
+        without["next"].as_str().unwrap().contains("ralph token store"),
+        "{without}"
+    );
+    let with = look(Some("CANARY-0123456789"));
+    assert_eq!(with["problem"], Value::Null, "{with}");
 }
 
 #[test]
@@ -422,8 +464,8 @@ fn the_engine_is_asked() {
                 .env("DOCKER_HOST", address),
         );
         ended.expect(0, &[]);
-        let tools: Value = serde_json::from_str(&ended.stdout).unwrap();
-        let engine = tools
+        let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let engine = report["tools"]
             .as_array()
             .unwrap()
             .iter()

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::model::{DIRECT_SERVICES, DirectService};
 use crate::task::starter;
 
-use super::super::doctor::ask_engine;
+use super::super::environment::ask_engine;
 use super::super::{CliError, Context};
 
 /// Models of a service: to work with, to diagnose with, and one that is good at code.

@@ -34,7 +34,7 @@ use super::*;
 #[case::credential_of_a_cloud("[sandbox]\nenv_passthrough = ['AWS_SECRET_ACCESS_KEY']", &["ralph.toml:2:19: `sandbox.env_passthrough`: `AWS_SECRET_ACCESS_KEY` is a credential, and no sandbox ever holds one; take it out of the list"])]
 #[case::credential_into_the_sandbox("[sandbox]\nenv_passthrough = ['PATH', 'GITHUB_PAT']", &["ralph.toml:2:19: `sandbox.env_passthrough`: `GITHUB_PAT` is a credential, and no sandbox ever holds one; take it out of the list"])]
 #[case::bad_variable("[sandbox.env]\n'A-B' = 'x'", &["ralph.toml:2:9: `sandbox.env.A-B`: the name of a variable has only letters, digits and `_`"])]
-#[case::secret_for_nobody("[sandbox.secrets.KEY]\nfrom = 'OWN_KEY'", &["ralph.toml:2:8: `sandbox.secrets.KEY`: a secret needs either `hosts`, the names of the hosts that it is sent to, or `dangerously_pass = true`"])]
+#[case::secret_without_hosts("[sandbox.secrets.KEY]\nfrom = 'OWN_KEY'", &["ralph.toml:2:8: `sandbox.secrets.KEY`: a secret needs either `hosts`, the names of the hosts that it is sent to, or `dangerously_pass = true`"])]
 #[case::secret_passed_and_kept("[sandbox.secrets.KEY]\nhosts = ['a.example']\ndangerously_pass = true", &["ralph.toml:3:20: `sandbox.secrets.KEY`: a secret needs either `hosts`, the names of the hosts that it is sent to, or `dangerously_pass = true`"])]
 #[case::plain_and_secret("[sandbox.env]\nKEY = 'x'\n[sandbox.secrets.KEY]\nhosts = ['a.example']", &["ralph.toml:4:9: `sandbox.secrets.KEY`: `sandbox.env` has the same variable; remove one of them"])]
 #[case::all_at_once("default_profil = 'x'\n[budget]\nmax_iterations = 0\nmax_cost_usd_estimate = true\n[forge]\ntype = 'x'", &[

@@ -127,7 +127,10 @@ fn the_environment_of_commands_keeps_the_case_of_names_and_hides_secrets() {
         .collect();
     assert_eq!(
         env,
-        [("DATABASE_URL", "postgres://127.0.0.1/test"), ("Mixed_CASE", "kept")]
+        [
+            ("DATABASE_URL", "postgres://127.0.0.1/test"),
+            ("Mixed_CASE", "kept")
+        ]
     );
     assert_eq!(config.credential("TEAM_API_KEY").unwrap().expose(), "CANARY-TEAM");
     let redactor = Redactor::new(config.secrets());

@@ -1,0 +1,210 @@
+//! What this host is ready for: credentials of agents, keys, providers, and what a first run would use.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::timeout;
+
+use crate::agent::{AGENTS, KnownAgent};
+use crate::config::env_vars::{EnvVar, env_vars};
+use crate::config::{Config, ConfigOverride, SandboxType, SettingPlace};
+use crate::credential::Vault;
+use crate::text::error_chain;
+
+use super::broker::BrokeredServices;
+use super::configuration::{self, GivenSettings, project_dir};
+use super::credentials::{from_environment, open_vault};
+use super::provider::create_provider;
+use super::{AssemblyContext, AssemblyError, equipment};
+
+/// How long a provider may take to report whether it can be used.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What this host is ready for.
+#[derive(Debug, Serialize)]
+pub(crate) struct HostReadiness {
+    pub(crate) agents: Vec<Readiness>,
+    pub(crate) keys: Vec<Readiness>,
+    pub(crate) providers: Vec<Readiness>,
+    pub(crate) first_run: FirstRun,
+}
+
+/// Whether one thing can be used.
+#[derive(Debug, Serialize)]
+pub(crate) struct Readiness {
+    pub(crate) name: String,
+    pub(crate) ready: bool,
+    /// Where it was found, or why it cannot be used.
+    pub(crate) detail: String,
+    /// What to do when it is wanted.
+    pub(crate) next: Option<String>,
+}
+
+/// What a run in this directory would use.
+#[derive(Debug, Serialize)]
+pub(crate) struct FirstRun {
+    pub(crate) agent: &'static str,
+    pub(crate) model: String,
+    pub(crate) sandbox: SandboxType,
+    /// Why it would be refused; `None` when nothing is known to be missing.
+    pub(crate) problem: Option<String>,
+    pub(crate) next: Option<String>,
+}
+
+impl Readiness {
+    fn ready(name: &str, detail: String) -> Self {
+        Self {
+            name: name.to_owned(),
+            ready: true,
+            detail,
+            next: None,
+        }
+    }
+
+    fn missing(name: &str, detail: impl Into<String>, next: Option<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            ready: false,
+            detail: detail.into(),
+            next,
+        }
+    }
+}
+
+/// Looks at everything that a run could use, with the configuration of the current directory.
+pub(crate) async fn look(
+    context: &AssemblyContext,
+    given: &GivenSettings,
+) -> Result<HostReadiness, AssemblyError> {
+    let project = project_dir(context.surroundings.dir());
+    let config = configuration::load_quietly(context, project, given)?;
+    let vault = open_vault(context)?;
+    let mut agents = Vec::new();
+    for agent in AGENTS.iter().copied() {
+        agents.push(credential_of(agent, &config, &vault).await);
+    }
+    let mut providers = Vec::new();
+    for kind in SandboxType::ALL {
+        providers.push(provider(context, given, kind).await);
+    }
+    let first_run = first_run(context, &config, &agents).await;
+    Ok(HostReadiness {
+        agents,
+        keys: keys(&config),
+        providers,
+        first_run,
+    })
+}
+
+/// Whether there is a credential for an agent.
+async fn credential_of(agent: KnownAgent, config: &Config, vault: &Vault) -> Readiness {
+    if agent.is_built_in {
+        return Readiness::ready(agent.name, "built in; the profiles name its models".to_owned());
+    }
+    let kinds = agent.service.map_or(&[][..], |service| service.credentials);
+    for kind in kinds.iter().copied() {
+        match vault.load(kind).await {
+            Ok(Some(_)) => return Readiness::ready(agent.name, format!("{kind} is stored")),
+            Ok(None) if from_environment(config, kind).is_some() => {
+                return Readiness::ready(agent.name, format!("{kind} is in `{}`", kind.variable));
+            }
+            Ok(None) => {}
+            Err(error) => return Readiness::missing(agent.name, error_chain(&error), None),
+        }
+    }
+    let set = agent
+        .key_variables
+        .iter()
+        .find(|key| config.credential(key.name).is_some());
+    if let Some(key) = set {
+        return Readiness::ready(agent.name, format!("a credential is in `{}`", key.name));
+    }
+    let next = match (kinds.first(), agent.key_variables.first()) {
+        (Some(kind), _) => Some(format!("{}, or set `{}`", kind.store_hint(), kind.variable)),
+        (None, Some(key)) => Some(format!("set `{}`", key.name)),
+        (None, None) => None,
+    };
+    Readiness::missing(agent.name, "no credential found", next)
+}
+
+/// The variables that hold credentials.
+fn keys(config: &Config) -> Vec<Readiness> {
+    let rows = config.rows();
+    let secrets = env_vars().filter(EnvVar::is_secret);
+    secrets
+        .map(|var| {
+            let key = format!("env.{}", var.name);
+            match rows.iter().find(|row| row.key == key) {
+                Some(row) => Readiness::ready(var.name, format!("set: {}", row.source)),
+                None => Readiness::missing(var.name, "not set", None),
+            }
+        })
+        .collect()
+}
+
+/// Whether sandboxes of this kind can be created.
+async fn provider(context: &AssemblyContext, given: &GivenSettings, kind: SandboxType) -> Readiness {
+    let checked = async {
+        let mut given = given.clone();
+        let setting = |key: &str, value: &str| ConfigOverride {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            place: SettingPlace::Flag(key.to_owned()),
+        };
+        given.overrides.push(setting("sandbox.type", kind.name()));
+        if kind == SandboxType::Tart {
+            // It has no default image, and any will do for the check.
+            given.overrides.push(setting("sandbox.image", "any"));
+        }
+        let project = project_dir(context.surroundings.dir());
+        let config = configuration::load_quietly(context, project, &given)?;
+        create_provider(context, &config)?.check().await?;
+        Ok::<_, AssemblyError>(())
+    };
+    match timeout(CHECK_TIMEOUT, checked).await {
+        Ok(Ok(())) => Readiness::ready(kind.name(), "ready".to_owned()),
+        Ok(Err(error)) => {
+            let next = error.hint().map(ToOwned::to_owned);
+            Readiness::missing(kind.name(), error_chain(&error), next)
+        }
+        Err(_) => {
+            let seconds = CHECK_TIMEOUT.as_secs();
+            Readiness::missing(kind.name(), format!("it did not answer within {seconds} s"), None)
+        }
+    }
+}
+
+async fn first_run(context: &AssemblyContext, config: &Config, agents: &[Readiness]) -> FirstRun {
+    let agent = config.settings.agent.kind;
+    let profile = &config.settings.default_profile;
+    let model = match (agent.is_built_in, &config.settings.agent.model) {
+        (false, Some(model)) => model.clone(),
+        (false, None) => "its default model".to_owned(),
+        (true, _) => {
+            let model = config.profiles.get(profile).map(|profile| &profile.litellm_model);
+            format!("`{}` (profile `{profile}`)", model.map_or("", String::as_str))
+        }
+    };
+    let checked = async {
+        let services = BrokeredServices::new(context, config).await?;
+        equipment::check(context, config, &services, None).await
+    };
+    let (problem, next) = match timeout(CHECK_TIMEOUT, checked).await {
+        Ok(Err(error)) => (Some(error_chain(&error)), error.hint().map(ToOwned::to_owned)),
+        Err(_) => (Some("the sandbox's provider did not answer".to_owned()), None),
+        Ok(Ok(())) => {
+            let missing = agents.iter().find(|row| row.name == agent.name && !row.ready);
+            match missing {
+                Some(row) => (Some(row.detail.clone()), row.next.clone()),
+                None => (None, None),
+            }
+        }
+    };
+    FirstRun {
+        agent: agent.name,
+        model,
+        sandbox: config.provider(),
+        problem,
+        next,
+    }
+}
