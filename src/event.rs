@@ -81,10 +81,18 @@ pub enum EventKind {
         /// The cost in dollars, if known.
         cost_usd: Option<f64>,
     },
+    /// An action of the agent starts. An agent program reports only that it acted.
+    ActionStarted {
+        /// A short description.
+        what: String,
+    },
     /// An action of the agent was performed, or failed.
     Action {
         /// A short description.
         what: String,
+        /// How long it took, in seconds; `None` for an action that an agent program reports.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seconds: Option<f64>,
         /// Why it failed; `None` if it succeeded.
         #[serde(skip_serializing_if = "Option::is_none")]
         failed: Option<String>,
@@ -110,6 +118,20 @@ pub enum EventKind {
         /// Whether it ran in a clean checkout (evidence) or in the clone (feedback).
         clean: bool,
     },
+    /// Evidence is gathered: the commands of the task run in a clean checkout.
+    EvidenceStarted {
+        /// The commit.
+        commit: String,
+        /// The commands.
+        commands: Vec<String>,
+    },
+    /// Evidence was gathered.
+    EvidenceEnded {
+        /// Whether every command passed.
+        passed: bool,
+        /// How long it took, in seconds.
+        seconds: f64,
+    },
     /// A checkbox was ticked: its verification passed in a clean checkout.
     Ticked {
         /// The id of the checkbox.
@@ -121,6 +143,26 @@ pub enum EventKind {
         checkbox: String,
         /// Why, for people.
         reason: String,
+    },
+    /// The loop score of an iteration.
+    LoopScored {
+        /// How much the run looks like going in circles, from 0 to 1.
+        total: f64,
+        /// Whether the score is high enough for a gutter.
+        gutter: bool,
+        /// The signals that make it up.
+        parts: Vec<ScorePart>,
+    },
+    /// A share of a budget is used. Reported once for each share of a limit.
+    BudgetWarning {
+        /// The name of the limit, such as `max_iterations`.
+        budget: String,
+        /// The share in percent: 50, 80 or 95.
+        percent: u32,
+        /// What is used, for people.
+        used: String,
+        /// The limit, for people.
+        limit: String,
     },
     /// An iteration ended and is recorded.
     IterationEnded {
@@ -183,6 +225,15 @@ pub enum EventKind {
         /// Why, for people.
         reason: String,
     },
+}
+
+/// A signal of a loop score.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScorePart {
+    /// Its name, such as `same_failure`.
+    pub signal: String,
+    /// What it adds to the score. Progress has -1, which makes the score 0.
+    pub points: f64,
 }
 
 /// The result of a check before the first iteration.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use crate::config::{Config, ConfigLayer};
 use crate::id::RunId;
+use crate::network::{AllowableHosts, PackageConfig, Policy};
+use crate::sandbox::check_policy;
 use crate::secret::Redactor;
 use crate::state::{
     CheckResult, Intervention, InterventionRequest, IterationRecord, JournalEntry, JournalLine, RunDir,
@@ -16,6 +18,7 @@ use crate::text::cut_middle;
 
 use super::configuration::{self, GivenSettings};
 use super::error::describe_finding;
+use super::provider::create_provider;
 use super::{AssemblyContext, AssemblyError, SilentReporter, Surroundings};
 
 /// How much of a name that means no run is shown, in characters.
@@ -92,6 +95,38 @@ impl RunControl {
         run: &RunDir,
         intervention: Intervention,
     ) -> Result<InterventionRequest, AssemblyError> {
+        self.leave(run, None, intervention)
+    }
+
+    /// Leaves a request with this id, or with one of its own.
+    pub(super) fn leave(
+        &self,
+        run: &RunDir,
+        id: Option<String>,
+        intervention: Intervention,
+    ) -> Result<InterventionRequest, AssemblyError> {
+        let intervention = match self.check(run, &intervention)? {
+            None => intervention,
+            Some(config) => {
+                let redacted = Redactor::new(config.secrets()).redact_json(intervention);
+                redacted.map_err(StateError::encode("request"))?
+            }
+        };
+        let surroundings = &self.context.surroundings;
+        let mut request = InterventionRequest::new(intervention, surroundings.user(), surroundings.now());
+        if let Some(id) = id {
+            request.id = id;
+        }
+        run.inbox().leave(&request)?;
+        Ok(request)
+    }
+
+    /// Refuses what cannot be asked of this run. Returns the configuration of the run, unless it is an order.
+    pub(crate) fn check(
+        &self,
+        run: &RunDir,
+        intervention: &Intervention,
+    ) -> Result<Option<Config>, AssemblyError> {
         let id = &run.facts().id;
         if let Some(problem) = intervention.problem() {
             return Err(AssemblyError::usage(problem));
@@ -100,23 +135,61 @@ impl RunControl {
             let message = format!("run `{id}` is done, so nothing can be asked of it any more");
             return Err(AssemblyError::usage(message).with_hint("`ralph run` starts another run"));
         }
-        let intervention = if intervention.is_order() {
+        if intervention.is_order() {
             check_live(run)?;
-            intervention
-        } else {
-            let config = self.configuration(run)?;
-            check_applies(&intervention, &config)?;
-            let redacted = Redactor::new(config.secrets()).redact_json(intervention);
-            redacted.map_err(StateError::encode("request"))?
+            return Ok(None);
+        }
+        let config = self.configuration(run)?;
+        match intervention {
+            Intervention::Profile { name, .. } => check_profile(name, &config)?,
+            Intervention::AllowHosts { hosts } => self.check_hosts(hosts, &config)?,
+            _ => {}
+        }
+        Ok(Some(config))
+    }
+
+    /// Refuses hosts that may not be added to the policy, and a policy that cannot be widened.
+    fn check_hosts(&self, hosts: &[String], config: &Config) -> Result<(), AssemblyError> {
+        let provider = create_provider(&self.context, config)?;
+        if !provider.capabilities().widens_policy() {
+            let message = format!(
+                "the provider `{}` takes the network policy only when it creates a sandbox",
+                provider.name()
+            );
+            return Err(AssemblyError::usage(message)
+                .with_hint("add the host to sandbox.network.allowed, then stop and resume the run"));
+        }
+        let policy = config.network_policy(&PackageConfig::EMPTY);
+        let policy = match check_policy(provider.as_ref(), &policy) {
+            Ok(()) => policy,
+            Err(_) => Policy::allow_all(),
         };
-        let surroundings = &self.context.surroundings;
-        let request = InterventionRequest::new(intervention, surroundings.user(), surroundings.now());
-        run.inbox().leave(&request)?;
-        Ok(request)
+        let allowable = AllowableHosts::from(config.settings.sandbox.network.may_be_allowed.clone());
+        for host in hosts {
+            let rule = allowable.rule(host).map_err(AssemblyError::usage)?;
+            if let Some(objection) = policy.objection_to(&rule) {
+                return Err(AssemblyError::usage(format!(
+                    "`{host}` cannot be added to the policy: {objection}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Gives a run another text of its task. The linter checks it first; nothing is changed if it is refused.
     pub fn edit(&self, run: &RunDir, text: &str) -> Result<InterventionRequest, AssemblyError> {
+        let before = Task::parse(&run.next_task()?)?;
+        let edit = self.checked_edit(run, text)?;
+        let request = self.intervene(run, edit)?;
+        if let Some(name) = before.frontmatter.profile_chosen(&Task::parse(text)?.frontmatter) {
+            let (name, once) = (name.to_owned(), false);
+            self.intervene(run, Intervention::Profile { name, once })?;
+        }
+        Ok(request)
+    }
+
+    /// An edit of the task that the linter and the run accept.
+    pub(super) fn checked_edit(&self, run: &RunDir, text: &str) -> Result<Intervention, AssemblyError> {
         // Only the runner ticks.
         let text = render_ticks(text, &BTreeSet::new());
         let name = Path::new("ralph_task.md");
@@ -133,12 +206,7 @@ impl RunControl {
         let (before, after) = (Task::parse(&run.next_task()?)?, Task::parse(&text)?);
         let config = configuration::load_of_run(&self.context, run, Some(&text), &self.given)?;
         check_edit(run, &before, &after, &config)?;
-        let request = self.intervene(run, Intervention::Edit { task: text })?;
-        if let Some(name) = before.frontmatter.profile_chosen(&after.frontmatter) {
-            let (name, once) = (name.to_owned(), false);
-            self.intervene(run, Intervention::Profile { name, once })?;
-        }
-        Ok(request)
+        Ok(Intervention::Edit { task: text })
     }
 
     /// Takes a run back to the code as it was after the iteration `from`, by default the last good one before the newest.
@@ -239,16 +307,12 @@ fn check_live(run: &RunDir) -> Result<(), AssemblyError> {
         .with_hint(format!("`ralph resume {id}` continues it")))
 }
 
-/// Refuses what the configuration of the run has no place for.
-fn check_applies(intervention: &Intervention, config: &Config) -> Result<(), AssemblyError> {
-    match intervention {
-        Intervention::Profile { name, .. } if !config.profiles.contains_key(name) => {
-            let known: Vec<&str> = config.profiles.keys().map(String::as_str).collect();
-            Err(
-                AssemblyError::usage(format!("there is no model profile `{name}`"))
-                    .with_hint(format!("the profiles are {}", known.join(", "))),
-            )
-        }
-        _ => Ok(()),
+/// Refuses a profile that the run does not know.
+fn check_profile(name: &str, config: &Config) -> Result<(), AssemblyError> {
+    if config.profiles.contains_key(name) {
+        return Ok(());
     }
+    let known: Vec<&str> = config.profiles.keys().map(String::as_str).collect();
+    let message = format!("there is no model profile `{name}`");
+    Err(AssemblyError::usage(message).with_hint(format!("the profiles are {}", known.join(", "))))
 }

@@ -25,6 +25,7 @@ mod command_env;
 pub(crate) mod configuration;
 mod control;
 pub(crate) mod credentials;
+mod diagnosis;
 pub(crate) mod equipment;
 mod error;
 mod event_log;

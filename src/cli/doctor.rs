@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::str::FromStr;
 
-use crate::state::Intervention;
+use crate::state::{DiagnosisParts, Intervention};
 
+use super::control::said;
 use super::environment::environment;
 use super::terminal::EventFormat;
-use super::{CliExit, CliResult, Context};
+use super::{CliError, CliExit, CliResult, Context};
 
 /// Diagnose a stuck run, or (`ralph doctor env`) show what is installed, and what a first run would use
 #[derive(Debug, clap::Args)]
@@ -15,9 +16,28 @@ pub(super) struct DoctorArgs {
     /// A run, or `env`
     #[arg(value_name = "RUN|env")]
     subject: DoctorSubject,
+    /// Apply the newest diagnosis of the run: all of it, or the parts that are named
+    #[arg(long)]
+    apply: bool,
+    #[command(flatten)]
+    parts: DiagnosisPartArgs,
     /// Print JSON (with `env`)
     #[arg(long)]
     json: bool,
+}
+
+// Without a doc comment: that would be the help of the command that has these arguments.
+#[derive(Debug, clap::Args)]
+struct DiagnosisPartArgs {
+    /// With `--apply`: the signs
+    #[arg(long, requires = "apply")]
+    signs: bool,
+    /// With `--apply`: the edits of the task
+    #[arg(long, requires = "apply")]
+    spec: bool,
+    /// With `--apply`: the model profile
+    #[arg(long, requires = "apply")]
+    profile: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -39,10 +59,36 @@ impl FromStr for DoctorSubject {
 }
 
 pub(super) async fn doctor(context: &Context, args: DoctorArgs) -> CliResult {
-    match args.subject {
-        DoctorSubject::Environment => environment(context, args.json).await,
-        DoctorSubject::Run(name) => diagnose(context, &name).await,
+    let DiagnosisPartArgs { signs, spec, profile } = args.parts;
+    let named = if signs || spec || profile {
+        DiagnosisParts { signs, spec, profile }
+    } else {
+        DiagnosisParts::ALL
+    };
+    let parts = args.apply.then_some(named);
+    match (args.subject, parts) {
+        (DoctorSubject::Environment, Some(_)) => Err(CliError::usage("`--apply` needs a run")),
+        (DoctorSubject::Environment, None) => environment(context, args.json).await,
+        (DoctorSubject::Run(name), Some(parts)) => apply(context, &name, parts),
+        (DoctorSubject::Run(name), None) => diagnose(context, &name).await,
     }
+}
+
+/// Applies what the newest diagnosis of a run proposes.
+fn apply(context: &Context, name: &str, parts: DiagnosisParts) -> CliResult {
+    let control = context.control()?;
+    let run = control.find(name)?;
+    let requests = control.apply_diagnosis(&run, parts)?;
+    for request in &requests {
+        said(context, &run, request);
+    }
+    if requests.is_empty() {
+        let id = &run.facts().id;
+        context.ui.say(format_args!(
+            "Nothing of the newest diagnosis of run {id} is left to apply."
+        ));
+    }
+    Ok(CliExit::Success)
 }
 
 /// Asks a live run to consult its doctor, and diagnoses any other run here.

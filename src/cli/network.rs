@@ -8,10 +8,12 @@ use serde::Serialize;
 use crate::assembly::configuration::project_dir;
 use crate::assembly::{image, package_clients};
 use crate::gateway::audit::{AuditLog, AuditTally, AuditVerdict, TallyEntry};
-use crate::network::{Denial, Policy, PolicyRequest, RequestContent, RequestHost};
+use crate::network::{Denial, Policy, PolicyRequest, RequestContent, RequestHost, host_rule};
 use crate::sandbox::SandboxError;
 use crate::sandbox::docker::SealPlan;
+use crate::state::{Intervention, RunDir};
 
+use super::control::said;
 use super::{CliError, CliExit, CliResult, Context, configuration, select_run};
 
 /// Show what a sandbox may reach, and what it tried to reach
@@ -21,6 +23,8 @@ pub(super) enum NetworkCommand {
     Check(CheckNetworkArgs),
     /// Print how the network of a sandbox would be sealed: routes, firewall rules and listeners
     Rules,
+    /// Let a run reach more hosts; without hosts, list what was blocked
+    Allow(AllowNetworkArgs),
     /// Print the allowlist that a run would have needed
     Suggest {
         /// The run; the newest one by default
@@ -48,10 +52,23 @@ pub(super) struct CheckNetworkArgs {
     json: bool,
 }
 
+#[derive(Debug, clap::Args)]
+pub(super) struct AllowNetworkArgs {
+    /// The run
+    run: String,
+    /// The hosts; ports 80 and 443 by default
+    #[arg(value_name = "HOST[:PORT]")]
+    hosts: Vec<String>,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
 pub(super) async fn network(context: &Context, command: NetworkCommand) -> CliResult {
     match command {
         NetworkCommand::Check(args) => check(context, args).await,
         NetworkCommand::Rules => rules(context).await,
+        NetworkCommand::Allow(args) => allow(context, args),
         NetworkCommand::Suggest { from, json } => suggest(context, from.as_deref(), json),
     }
 }
@@ -151,6 +168,59 @@ async fn policy(context: &Context) -> Result<Policy, CliError> {
         None
     };
     package_clients::network_policy(&context.assembly, &config, Some(&project), image.as_deref()).await
+}
+
+fn allow(context: &Context, args: AllowNetworkArgs) -> CliResult {
+    let control = context.control()?;
+    let run = control.find(&args.run)?;
+    if args.hosts.is_empty() {
+        return list_blocked(context, &run);
+    }
+    let request = Intervention::AllowHosts { hosts: args.hosts };
+    control.check(&run, &request)?;
+    let (id, what) = (&run.facts().id, request.summary());
+    if !args.yes && !confirm(context, &format!("Run {id}: {what}?"))? {
+        return Err(CliError::runtime("nothing was allowed"));
+    }
+    let request = control.intervene(&run, request)?;
+    said(context, &run, &request);
+    Ok(CliExit::Success)
+}
+
+/// Lists what `ralph network allow` would allow.
+fn list_blocked(context: &Context, run: &RunDir) -> CliResult {
+    let records = AuditLog::read(&run.network_file())?;
+    let tally: AuditTally = records.iter().collect();
+    let mut hosts = BTreeSet::new();
+    for asked in tally.blocked() {
+        hosts.extend(asked.suggestion().filter(|line| host_rule(line).is_ok()));
+    }
+    for host in &hosts {
+        context.ui.data(host)?;
+    }
+    let id = &run.facts().id;
+    context.ui.say(if hosts.is_empty() {
+        format!("No host was blocked that run {id} could be allowed to reach.")
+    } else {
+        format!("These hosts were blocked. `ralph network allow {id} HOST` allows one.")
+    });
+    Ok(CliExit::Success)
+}
+
+/// Asks the person at the terminal.
+fn confirm(context: &Context, question: &str) -> Result<bool, CliError> {
+    if !context.surroundings().is_attended() {
+        return Err(
+            CliError::usage("this needs a person to agree, and no person is at the terminal")
+                .with_hint("add --yes to agree"),
+        );
+    }
+    context.ui.say(format_args!("{question} [y/N]"));
+    let mut answer = String::new();
+    std::io::stdin()
+        .read_line(&mut answer)
+        .map_err(|error| CliError::runtime(format!("cannot read the answer: {error}")))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// The output of `suggest --json`.

@@ -36,6 +36,8 @@ pub(super) struct EventPrinter {
 impl EventSink for EventPrinter {
     fn emit(&self, event: &Event) {
         match (self.format, &event.kind) {
+            (EventFormat::Text | EventFormat::Verbose | EventFormat::Transcripts, kind)
+                if is_detail(kind) => {}
             (EventFormat::Text, EventKind::Output { .. })
             | (EventFormat::Text | EventFormat::Verbose, EventKind::Transcript { .. }) => {}
             (EventFormat::Text | EventFormat::Verbose | EventFormat::Transcripts, kind) => {
@@ -53,6 +55,17 @@ impl EventSink for EventPrinter {
                 }
             }
         }
+    }
+}
+
+/// Whether another event says the same to a person.
+fn is_detail(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::ActionStarted { .. }
+        | EventKind::EvidenceStarted { .. }
+        | EventKind::EvidenceEnded { .. } => true,
+        EventKind::LoopScored { gutter, .. } => !gutter,
+        _ => false,
     }
 }
 
@@ -141,7 +154,7 @@ fn styled_detail(kind: &EventKind) -> (Option<&'static str>, String) {
             let cost = cost_usd.map_or("cost unknown".to_owned(), |cost| format!("${cost:.4}"));
             (None, format!("{model} answered ({tokens}, {cost})"))
         }
-        EventKind::Action { what, failed } => match failed {
+        EventKind::Action { what, failed, .. } => match failed {
             None => (None, format!("+ {what}")),
             Some(reason) => (YELLOW, format!("! {what}: {reason}")),
         },
@@ -172,11 +185,39 @@ fn styled_detail(kind: &EventKind) -> (Option<&'static str>, String) {
         EventKind::PullRequest { location, commit } => {
             (GREEN, format!("pull request: {location} holds {commit}"))
         }
-        EventKind::RunStarted { .. }
-        | EventKind::RunResumed { .. }
-        | EventKind::IterationStarted { .. }
-        | EventKind::IterationEnded { .. }
-        | EventKind::RunEnded { .. } => (None, String::new()),
+        kind => styled_measure(kind),
+    }
+}
+
+/// What a watcher gets besides: starts, scores and shares of budgets.
+fn styled_measure(kind: &EventKind) -> (Option<&'static str>, String) {
+    match kind {
+        EventKind::ActionStarted { what } => (None, format!("> {what}")),
+        EventKind::EvidenceStarted { commit, commands } => {
+            let commands = counted(commands.len(), "command");
+            (None, format!("evidence: {commands} on {commit}"))
+        }
+        EventKind::EvidenceEnded { passed, seconds } => {
+            let word = if *passed { "passed" } else { "failed" };
+            (None, format!("evidence: {word}, {seconds:.1} s"))
+        }
+        EventKind::LoopScored { total, parts, .. } => {
+            let parts: Vec<String> = parts
+                .iter()
+                .map(|part| format!("{} {:+}", part.signal, part.points))
+                .collect();
+            (YELLOW, format!("loop score {total:.2}: {}", parts.join(", ")))
+        }
+        EventKind::BudgetWarning {
+            budget,
+            percent,
+            used,
+            limit,
+        } => (
+            YELLOW,
+            format!("budget: {percent} % of {budget} is used: {used} of {limit}"),
+        ),
+        _ => (None, String::new()),
     }
 }
 

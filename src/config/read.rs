@@ -162,6 +162,11 @@ pub(super) fn host_patterns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Ho
     list(from, expected, |text| HostPattern::parse(text).ok())
 }
 
+/// The same, for a setting that may be absent.
+pub(super) fn listed_hosts<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<HostPattern>>, D::Error> {
+    host_patterns(from).map(Some)
+}
+
 /// Ranges of addresses.
 pub(super) fn address_ranges<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<AddressRange>, D::Error> {
     let expected =

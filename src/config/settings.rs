@@ -182,6 +182,10 @@ pub struct NetworkSettings {
     #[serde(deserialize_with = "read::rules")]
     #[schemars(with = "Vec<String>")]
     pub denied: Vec<PolicyRule>,
+    /// The hosts that a person may add to the policy of a run; `None` is every public name.
+    #[serde(default, deserialize_with = "read::listed_hosts")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub may_be_allowed: Option<Vec<HostPattern>>,
     /// The hosts whose TLS the gateway decrypts.
     #[serde(deserialize_with = "read::host_patterns")]
     #[schemars(with = "Vec<String>")]

@@ -33,6 +33,7 @@
 //! # }
 //! ```
 
+mod added;
 pub mod audit;
 pub mod broker;
 mod dial;
@@ -72,6 +73,7 @@ use audit::AuditSink;
 use shared::GatewayCore;
 use slots::ConnectionSlots;
 
+pub use added::AddedRules;
 pub use guard::AddressGuard;
 pub use header_secret::{HeaderSecret, NotAFieldValue};
 pub use injection::CredentialInjector;
@@ -86,6 +88,8 @@ pub use stream::ByteStream;
 pub struct GatewaySetup {
     /// Which names may be reached.
     pub policy: Policy,
+    /// Rules that people add to it.
+    pub added: AddedRules,
     /// Resolves allowed names.
     pub resolver: Arc<dyn Resolver>,
     /// Which addresses may be connected to.
@@ -112,6 +116,7 @@ impl GatewaySetup {
     pub fn new(policy: Policy, audit: Arc<dyn AuditSink>) -> Self {
         Self {
             policy,
+            added: AddedRules::default(),
             resolver: Arc::new(SystemResolver),
             guard: AddressGuard::default(),
             phantom: None,
@@ -128,7 +133,7 @@ impl GatewaySetup {
 /// The gateway of one run. Dropping it closes every connection.
 pub struct Gateway {
     core: Arc<GatewayCore>,
-    policies: watch::Sender<Policy>,
+    policies: Arc<watch::Sender<Policy>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -137,9 +142,10 @@ impl Gateway {
     #[must_use]
     pub fn new(setup: GatewaySetup) -> Self {
         open_files::raise_open_files_limit();
-        let (policies, current) = watch::channel(setup.policy.clone());
+        let policies = Arc::new(watch::Sender::new(setup.policy.clone()));
+        setup.added.follow(&policies);
         let core = GatewayCore {
-            policies: current,
+            policies: policies.subscribe(),
             names: Mutex::default(),
             slots: ConnectionSlots::new(setup.limits.max_connections),
             setup,
@@ -186,11 +192,11 @@ impl Gateway {
         self.spawn(listener::serve(self.core.clone(), protocol, client, destination));
     }
 
-    /// Replaces the policy. Open connections that the new one denies are closed at once.
+    /// Replaces the policy; rules that people added stay. Open connections that the new one denies are closed at once.
     ///
-    /// Only tests call this now. Changing the policy of a live run will need it.
+    /// Only tests call this: the policy of a live run is widened by [`AddedRules`].
     pub fn set_policy(&self, policy: Policy) {
-        self.policies.send_replace(policy);
+        self.policies.send_replace(self.core.setup.added.widen(policy));
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

@@ -13,6 +13,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod addition;
 mod address;
 pub mod firewall;
 mod host;
@@ -26,6 +27,7 @@ mod rule;
 mod synthetic;
 mod verdict;
 
+pub use addition::{AllowableHosts, host_rule};
 pub(crate) use address::behind_nat64;
 pub use address::{AddressClass, AddressRange, AddressRangeError};
 pub use host::{HostName, HostNameError, RequestHost};

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::host::{HostName, RequestHost};
-use super::pattern::{HostPattern, WEB_PORTS};
+use super::pattern::{HostPattern, NamePattern, WEB_PORTS};
 use super::request::{PolicyRequest, RequestContent};
 use super::rule::{Fit, PolicyRule};
 use super::verdict::{Denial, PolicyLine, PolicyVerdict};
@@ -173,6 +173,33 @@ impl Policy {
             PolicyMode::AllowAll | PolicyMode::Record => &USUAL_PORTS,
         };
         named.chain(WEB_PORTS).chain(usual.iter().copied()).collect()
+    }
+
+    /// Why a rule that is added would have no effect, for people; `None` if it would have one.
+    #[must_use]
+    pub fn objection_to(&self, rule: &PolicyRule) -> Option<String> {
+        match self.mode {
+            PolicyMode::Deny => {
+                return Some(format!("{} denies everything, whatever is added", self.line));
+            }
+            PolicyMode::AllowAll | PolicyMode::Record => {
+                return Some(format!(
+                    "{} allows every host already, except for denied ones",
+                    self.line
+                ));
+            }
+            PolicyMode::Allowlist => {}
+        }
+        let NamePattern::Exactly(name) = &rule.pattern.names else {
+            return None;
+        };
+        let ports = rule.pattern.port.map_or(WEB_PORTS.to_vec(), |port| vec![port]);
+        let denies = |denied: &&PolicyRule| {
+            let mut ports = ports.iter();
+            ports.all(|port| denied.denies(name, *port, &RequestContent::Opaque) == Fit::Yes)
+        };
+        let winner = self.denied.iter().find(denies)?;
+        Some(format!("{name} is denied by {}", winner.line))
     }
 
     /// Decides whether a request may pass.
@@ -353,6 +380,31 @@ mod tests {
     #[case(Policy::record(), "allowed by `policy = \"record\"`")]
     fn an_incomplete_policy_denies(#[case] policy: Policy, #[case] expected: &str) {
         check(&policy, "a.example:443", expected);
+    }
+
+    #[rstest]
+    #[case(Policy::deny(), "a.example", "`policy = \"deny\"` denies everything")]
+    #[case(
+        Policy::record(),
+        "a.example",
+        "`policy = \"record\"` allows every host already"
+    )]
+    #[case(Policy::new(PolicyMode::Allowlist), "a.example", "")]
+    #[case(
+        Policy::allowlist([]).denying(rules(&["a.example"])),
+        "a.example:22",
+        "a.example is denied by `a.example` (ralph.toml:1)"
+    )]
+    #[case(Policy::allowlist([]).denying(rules(&["a.example:22"])), "a.example", "")]
+    #[case(Policy::allowlist([]).denying(rules(&["a.example/x"])), "a.example", "")]
+    fn a_rule_without_effect_is_not_added(
+        #[case] policy: Policy,
+        #[case] rule: &str,
+        #[case] objection: &str,
+    ) {
+        let found = policy.objection_to(&PolicyRule::parse(rule).unwrap());
+        assert_eq!(found.is_some(), !objection.is_empty(), "{found:?}");
+        assert!(found.unwrap_or_default().contains(objection));
     }
 
     #[rstest]

@@ -85,6 +85,7 @@ impl RunProgress<'_> {
             )));
         }
         let until = self.inputs.parts.clock.now() + wait;
+        self.log_activity(&format!("waiting until {until}: {reason}"))?;
         self.inputs.reporter.emit(EventKind::Waiting { reason, until });
         let milliseconds = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.waited.0.fetch_add(milliseconds, Ordering::Relaxed);
@@ -190,6 +191,7 @@ impl RunProgress<'_> {
                 .or(reported.cost),
         };
         self.append(JournalEntry::Called { call, spent })?;
+        self.warn_about_budget()?;
         let agent = self.inputs.parts.agents.for_profile(&profile.name);
         self.inputs.reporter.emit(EventKind::ModelAnswered {
             model: agent.name().to_owned(),

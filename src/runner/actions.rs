@@ -40,6 +40,8 @@ pub(super) struct ActionsLog {
     pub(super) lines: Vec<serde_json::Value>,
     /// How many actions an agent program reported. They have no line of their own.
     pub(super) reported: u32,
+    /// One line per action, for `activity.log`, until it is written there.
+    pub(super) activity: Vec<String>,
     /// Failures, for the loop score.
     pub(super) failures: Vec<CommandFailure>,
     /// Failures as text, for the next prompt.
@@ -79,7 +81,13 @@ impl Performer<'_> {
         log: &mut ActionsLog,
     ) -> Result<bool, SandboxError> {
         for action in actions {
-            let started = Instant::now();
+            let (started, what) = (
+                Instant::now(),
+                self.inputs.parts.redactor.redact(&action.to_string()),
+            );
+            self.inputs
+                .reporter
+                .emit(EventKind::ActionStarted { what: what.clone() });
             let (detail, failed) = match self.perform_one(action).await {
                 Ok(detail) => (detail, None),
                 Err(ActionError::Failed { reason, failure }) => (json!(reason), Some((reason, failure))),
@@ -89,11 +97,14 @@ impl Performer<'_> {
             let ok = failed.is_none();
             log.lines
                 .push(json!({"action": action, "ok": ok, "seconds": seconds, "detail": detail}));
-            let what = self.inputs.parts.redactor.redact(&action.to_string());
             let first_line = |reason: &str| reason.lines().next().unwrap_or("failed").to_owned();
+            let failure = failed.as_ref().map(|(reason, _)| first_line(reason));
+            let end = failure.as_deref().unwrap_or("ok");
+            log.activity.push(format!("action: {what}: {end}, {seconds} s"));
             self.inputs.reporter.emit(EventKind::Action {
                 what: what.clone(),
-                failed: failed.as_ref().map(|(reason, _)| first_line(reason)),
+                seconds: Some(seconds),
+                failed: failure,
             });
             if let Some((reason, failure)) = failed {
                 log.fail(failure, format!("{what}: {reason}"));

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use crate::agent::AgentConclusion;
 use crate::sandbox::{Sandbox, SandboxError};
+use crate::text::error_chain;
 
 use super::error::is_sandbox_fault;
 
@@ -44,12 +45,22 @@ pub(super) async fn take_request(
         Ok(bytes) => bytes,
         Err(error) if is_sandbox_fault(error.kind()) => return Err(error),
         // Most sessions leave no such file.
-        Err(_) => return Ok(None),
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => {
+            match sandbox.files().remove(&file).await {
+                Err(error) if is_sandbox_fault(error.kind()) => return Err(error),
+                // The agent put something else in place of the directory.
+                Ok(()) | Err(_) => {}
+            }
+            return Ok(Some(Err(unusable(&error_chain(&error)))));
+        }
     };
     sandbox.files().remove(&file).await?;
-    Ok(Some(parse(&bytes).map_err(|problem| {
-        format!("the request in `{FILE}` cannot be used: {problem}")
-    })))
+    Ok(Some(parse(&bytes).map_err(|problem| unusable(&problem))))
+}
+
+fn unusable(problem: &str) -> String {
+    format!("the request in `{FILE}` cannot be used: {problem}")
 }
 
 fn parse(bytes: &[u8]) -> Result<AgentConclusion, String> {

@@ -74,7 +74,7 @@ pub(super) async fn run_agent<'a>(
 ) -> Result<AgentWork, Halt> {
     let agent = progress.inputs.parts.agents.for_profile(&profile.name);
     let (limit, timer) = (progress.time_limit(), progress.start_timer());
-    let inbox = progress.inputs.dir.inbox();
+    let inputs = progress.inputs;
     let mut runner = AgentRunner {
         progress,
         workplace,
@@ -84,7 +84,7 @@ pub(super) async fn run_agent<'a>(
     };
     let ended = tokio::select! {
         outcome = runner.sessions() => outcome,
-        rotated = until_rotated(&inbox) => rotated.map(|()| interrupted("a person asked for a fresh context")),
+        rotated = until_rotated(inputs) => rotated.map(|()| interrupted("a person asked for a fresh context")),
         () = timer.timeout(limit) => {
             let reason = format!("the iteration took longer than {} s and was ended", limit.as_secs());
             let failure = gutter::text_failure("iteration", 124, "timed out");
@@ -93,6 +93,7 @@ pub(super) async fn run_agent<'a>(
         }
     };
     runner.settle()?;
+    runner.progress.log_actions(&mut runner.attempt.actions)?;
     let outcome = ended?;
     workplace.sandbox().end_processes().await?;
     let AgentAttempt {
@@ -221,8 +222,12 @@ impl SessionHost for AgentRunner<'_, '_> {
         let mut output = inputs.reporter.lines();
         output.kept = Some(&mut attempt.printed);
         output.session = Some(attempt.session.as_mut());
-        output.reported = Some(&mut attempt.actions.reported);
+        output.log = Some(&mut attempt.actions);
         let exit = sandbox.exec(&command, &mut output).await?;
+        let seconds = exit.duration.as_secs_f64();
+        let ran = format!("command: {}: {}, {seconds:.1} s", command.program, exit.status);
+        attempt.actions.activity.push(ran);
+        self.progress.log_actions(&mut attempt.actions)?;
         attempt.response = output_text(&exit, &inputs.parts.redactor);
         if !exit.success() {
             let failure = gutter::command_failure(&command.program, &exit, sandbox);
@@ -238,7 +243,9 @@ impl SessionHost for AgentRunner<'_, '_> {
             sandbox: self.workplace.sandbox(),
             clone: &self.workplace.private_clone(&self.progress.tip),
         };
-        Ok(performer.perform(&actions, &mut self.attempt.actions).await?)
+        let is_done = performer.perform(&actions, &mut self.attempt.actions).await?;
+        self.progress.log_actions(&mut self.attempt.actions)?;
+        Ok(is_done)
     }
 }
 

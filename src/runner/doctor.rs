@@ -2,12 +2,12 @@
 //! its choice of model are applied, or wait for a person.
 
 use minijinja::{Environment, UndefinedBehavior, context};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::event::EventKind;
 use crate::model::{CallPurpose, ModelMessage, ModelReply, ModelRequest, Profile};
-use crate::state::{IterationRecord, IterationVerdict, JournalEntry, RunOutcomeKind, StateError};
+use crate::state::{
+    DoctorReport, IterationRecord, IterationVerdict, JournalEntry, RunOutcomeKind, StateError,
+};
 use crate::text::counted;
 
 use super::error::{Halt, RunError};
@@ -15,30 +15,13 @@ use super::interventions::until_rotated;
 use super::model_calls;
 use super::progress::RunProgress;
 use super::prompt::PromptError;
-use super::text::{self, list};
+use super::text;
 
 const TEMPLATE: &str = include_str!("../../templates/prompt/doctor.md.j2");
 /// How many iterations the doctor is shown.
 const MAX_ITERATIONS: usize = 10;
 /// How much of each text the doctor is shown, in bytes.
 const MAX_TEXT: usize = 16_000;
-const MAX_SIGNS: usize = 3;
-
-/// The doctor's answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Diagnosis {
-    /// The pattern of failure, in one or two sentences.
-    failure_pattern: String,
-    /// One to three short lessons for the agent.
-    signs: Vec<String>,
-    /// Proposals for the task's text, for a person.
-    #[serde(default)]
-    spec_edits: Vec<String>,
-    /// The profile to go on with; null keeps the current one.
-    #[serde(default)]
-    model_suggestion: Option<String>,
-}
 
 /// The result of a question that was not answered, for people.
 const UNANSWERED: &str = "it gave no answer";
@@ -104,10 +87,10 @@ impl RunProgress<'_> {
             purpose: CallPurpose::Doctor,
         };
         let (limit, reporter) = (self.time_limit(), self.inputs.reporter);
-        let (inbox, timer) = (self.inputs.dir.inbox(), self.start_timer());
+        let (inputs, timer) = (self.inputs, self.start_timer());
         tokio::select! {
             reply = model_calls::ask(self, request) => reply.map(Some),
-            rotated = until_rotated(&inbox) => rotated.map(|()| None),
+            rotated = until_rotated(inputs) => rotated.map(|()| None),
             () = timer.timeout(limit) => {
                 reporter
                     .warn(format!("the doctor did not answer within {} s", limit.as_secs()));
@@ -122,9 +105,9 @@ impl RunProgress<'_> {
         answer: &str,
         record: &mut IterationRecord,
     ) -> Result<&'static str, StateError> {
-        match parse(answer) {
-            Ok(diagnosis) => {
-                self.apply_diagnosis(&diagnosis, record)?;
+        match DoctorReport::parse(answer) {
+            Ok(report) => {
+                self.apply_diagnosis(report, record)?;
                 Ok("see .ralph/diagnostics.md")
             }
             Err(reason) => {
@@ -138,30 +121,41 @@ impl RunProgress<'_> {
 
     fn apply_diagnosis(
         &mut self,
-        diagnosis: &Diagnosis,
+        mut report: DoctorReport,
         record: &mut IterationRecord,
     ) -> Result<(), StateError> {
         let (settings, reporter) = (self.inputs.settings, self.inputs.reporter);
-        let pattern = diagnosis.failure_pattern.clone();
-        let text = diagnosis_text(diagnosis, record.iteration);
-        self.files.append("diagnostics.md", &text)?;
+        if let Some(name) = report
+            .profile
+            .take_if(|name| settings.profiles.get(name).is_none())
+        {
+            reporter.warn(format!(
+                "the doctor suggests the model `{name}`, but there is no such profile"
+            ));
+        }
+        let (pattern, iteration) = (report.failure_patterns.join(" "), record.iteration);
+        self.files.append("diagnostics.md", &report.text(iteration))?;
         self.log_activity(&format!("doctor: {pattern}"))?;
         reporter.emit(EventKind::Diagnosed { pattern });
-        if !settings.doctor.apply_diagnosis {
-            record.pause("a diagnosis waits in .ralph/diagnostics.md ([doctor] apply = \"wait\")".to_owned());
-            return Ok(());
+        let applied = settings.doctor.apply_diagnosis;
+        if applied {
+            for sign in &report.signs {
+                self.files.append("guardrails.md", &sign.text(iteration))?;
+            }
+            if let Some(name) = &report.profile {
+                record.next_profile.clone_from(name);
+            }
+        } else {
+            let run = &self.facts().id;
+            record.pause(format!(
+                "a diagnosis waits in .ralph/diagnostics.md; `ralph doctor {run} --apply` applies it"
+            ));
         }
-        let heading = format!("### Signs of the doctor after iteration {}", record.iteration);
-        let signs = format!("\n{heading}\n{}", list(&diagnosis.signs));
-        self.files.append("guardrails.md", &signs)?;
-        match &diagnosis.model_suggestion {
-            Some(name) if settings.profiles.get(name).is_some() => record.next_profile.clone_from(name),
-            Some(name) => reporter.warn(format!(
-                "the doctor suggests the model `{name}`, but there is no such profile"
-            )),
-            None => {}
-        }
-        Ok(())
+        self.append(JournalEntry::Diagnosed {
+            iteration,
+            report: Box::new(report),
+            applied,
+        })
     }
 
     fn doctor_prompt(&self) -> Result<String, RunError> {
@@ -176,7 +170,7 @@ impl RunProgress<'_> {
             .keys()
             .map(String::as_str)
             .collect();
-        let schema = serde_json::to_string_pretty(&schemars::schema_for!(Diagnosis))
+        let schema = serde_json::to_string_pretty(&schemars::schema_for!(DoctorReport))
             .map_err(StateError::encode("diagnosis.schema.json"))?;
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -192,31 +186,6 @@ impl RunProgress<'_> {
         let rendered = templates.render_str(TEMPLATE, values);
         Ok(rendered.map_err(PromptError::from)?)
     }
-}
-
-/// Parses the doctor's answer as strictly as an agent's.
-fn parse(text: &str) -> Result<Diagnosis, String> {
-    let diagnosis: Diagnosis = serde_json::from_str(text.trim()).map_err(|error| error.to_string())?;
-    if diagnosis.signs.is_empty() || diagnosis.signs.len() > MAX_SIGNS {
-        return Err(format!(
-            "{}, expected 1 to {MAX_SIGNS}",
-            counted(diagnosis.signs.len(), "sign")
-        ));
-    }
-    Ok(diagnosis)
-}
-
-fn diagnosis_text(diagnosis: &Diagnosis, iteration: u32) -> String {
-    let model = diagnosis
-        .model_suggestion
-        .as_deref()
-        .unwrap_or("(keep the current one)");
-    format!(
-        "\n## Diagnosis after iteration {iteration}\n\n{}\n\nSigns:\n{}\nProposed edits of the task:\n{}\nModel: {model}\n",
-        diagnosis.failure_pattern.trim(),
-        list(&diagnosis.signs),
-        list(&diagnosis.spec_edits),
-    )
 }
 
 fn iteration_text(record: &IterationRecord) -> String {
@@ -242,25 +211,4 @@ fn iteration_text(record: &IterationRecord) -> String {
 /// The end of a text, which is its newest part.
 fn shortened(text: &str) -> &str {
     text::last_bytes(text, MAX_TEXT)
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case::whole(r#"{"failure_pattern":"p","signs":["s"]}"#, None)]
-    #[case::no_signs(r#"{"failure_pattern":"p","signs":[]}"#, Some("0 signs"))]
-    #[case::too_many(r#"{"failure_pattern":"p","signs":["1","2","3","4"]}"#, Some("4 signs"))]
-    #[case::unknown_field(r#"{"failure_pattern":"p","signs":["s"],"x":1}"#, Some("unknown field `x`"))]
-    #[case::prose("I think it is stuck.", Some("expected value"))]
-    fn an_answer_is_read_strictly(#[case] text: &str, #[case] refused: Option<&str>) {
-        match (parse(text), refused) {
-            (Ok(_), None) => {}
-            (Err(reason), Some(expected)) => assert!(reason.contains(expected), "{reason}"),
-            (result, _) => panic!("{result:?}"),
-        }
-    }
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::event::EventKind;
 use crate::exec::{Command, Discard};
@@ -162,6 +162,28 @@ impl Run<'_> {
         commands: &[&String],
     ) -> Result<Evidence, RunError> {
         self.workplace.sandbox().end_processes().await?;
+        let (started, reporter) = (Instant::now(), self.inputs.reporter);
+        if !round.quiet {
+            reporter.emit(EventKind::EvidenceStarted {
+                commit: round.commit.to_string(),
+                commands: commands.iter().map(ToString::to_string).collect(),
+            });
+        }
+        let gathered = self.gather_with_retry(round, commands).await?;
+        if !round.quiet {
+            reporter.emit(EventKind::EvidenceEnded {
+                passed: gathered.pause.is_none() && gathered.checks.iter().all(CheckResult::passed),
+                seconds: started.elapsed().as_secs_f64(),
+            });
+        }
+        Ok(gathered)
+    }
+
+    async fn gather_with_retry(
+        &self,
+        round: &EvidenceRound<'_>,
+        commands: &[&String],
+    ) -> Result<Evidence, RunError> {
         match self.gather_once(round, commands).await {
             Err((true, error)) if is_lost(&error) => {
                 self.inputs.reporter.warn(format!(

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::event::ScorePart;
 use crate::exec::{CapturedOutput, Exit};
 use crate::failure::{FailureSignature, FailureStream};
 use crate::id::ObjectId;
@@ -18,6 +19,8 @@ const SAME_FAILURE: f64 = 0.5;
 const EMPTY_DIFF: f64 = 0.3;
 const FLIP_FLOP: f64 = 0.2;
 const COMMITTED: f64 = 0.2;
+/// Outweighs everything else: the other signals add up to 1 at most.
+const PROGRESS: f64 = -1.0;
 
 /// How many recent iterations are searched for the same failure.
 const WINDOW: usize = 5;
@@ -146,15 +149,28 @@ fn without_paths(output: &str, sandbox: &dyn Sandbox) -> String {
     })
 }
 
+/// The signals that were seen, each with what it adds to the score.
+pub(super) fn score_parts(signals: LoopSignals) -> Vec<ScorePart> {
+    let all = [
+        ("same_failure", signals.same_failure, SAME_FAILURE),
+        ("empty_diff", signals.empty_diff, EMPTY_DIFF),
+        ("flip_flop", signals.flip_flop, FLIP_FLOP),
+        ("committed", signals.committed, -COMMITTED),
+        ("tests_pass_now", signals.tests_pass_now, PROGRESS),
+        ("checkbox_verified", signals.checkbox_verified, PROGRESS),
+    ];
+    let seen = all.into_iter().filter(|(_, is_seen, _)| *is_seen);
+    seen.map(|(signal, _, points)| ScorePart {
+        signal: signal.to_owned(),
+        points,
+    })
+    .collect()
+}
+
 fn total(signals: LoopSignals) -> f64 {
-    if signals.checkbox_verified || signals.tests_pass_now {
-        return 0.0;
-    }
-    let weigh = |present: bool, weight: f64| if present { weight } else { 0.0 };
-    let sum = weigh(signals.same_failure, SAME_FAILURE)
-        + weigh(signals.empty_diff, EMPTY_DIFF)
-        + weigh(signals.flip_flop, FLIP_FLOP)
-        - weigh(signals.committed, COMMITTED);
+    let parts = score_parts(signals);
+    // The sum of nothing is 0.0 and not -0.0.
+    let sum = parts.iter().fold(0.0, |sum, part| sum + part.points);
     (sum.clamp(0.0, 1.0) * 100.0).round() / 100.0
 }
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::event::EventKind;
-use crate::state::{Inbox, Intervention, InterventionRequest, JournalEntry, StateError};
+use crate::state::{Intervention, InterventionRequest, JournalEntry, StateError};
 
+use super::RunInputs;
 use super::error::Halt;
 use super::progress::RunProgress;
 use super::run::Run;
@@ -13,32 +14,36 @@ use super::run::Run;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Waits until a person asks for a fresh iteration. That a person stops the run meanwhile is an error.
-pub(super) async fn until_rotated(inbox: &Inbox) -> Result<(), Halt> {
+pub(super) async fn until_rotated(inputs: RunInputs<'_>) -> Result<(), Halt> {
     let ends_iteration =
         |intervention: &Intervention| matches!(intervention, Intervention::Stop | Intervention::Rotate);
-    match wait_for(inbox, ends_iteration).await? {
+    match wait_for(inputs, ends_iteration).await? {
         Intervention::Stop => Err(Halt::stopped()),
         _ => Ok(()),
     }
 }
 
 /// Waits until a person stops the run. Returns the halt, or the error that made the inbox unreadable.
-pub(super) async fn until_stopped(inbox: &Inbox) -> Halt {
-    let stopped = wait_for(inbox, |intervention| *intervention == Intervention::Stop).await;
+pub(super) async fn until_stopped(inputs: RunInputs<'_>) -> Halt {
+    let stopped = wait_for(inputs, |intervention| *intervention == Intervention::Stop).await;
     stopped.map_or_else(Halt::from, |_| Halt::stopped())
 }
 
-/// Waits for an order, and marks it as followed. Other requests stay in the inbox.
+/// Waits for an order, and marks it as followed. Other requests stay in the inbox; meanwhile allowed hosts are in force at
+/// once.
 async fn wait_for(
-    inbox: &Inbox,
+    inputs: RunInputs<'_>,
     is_wanted: impl Fn(&Intervention) -> bool,
 ) -> Result<Intervention, StateError> {
+    let inbox = inputs.dir.inbox();
     loop {
-        let pending = inbox.pending()?.into_iter();
-        if let Some(request) = pending
-            .into_iter()
-            .find(|request| is_wanted(&request.intervention))
-        {
+        let mut pending = inbox.pending()?;
+        for request in &pending {
+            // A refusal is reported when the request is carried out.
+            let _ = inputs.allow_hosts(request);
+        }
+        pending.retain(|request| is_wanted(&request.intervention));
+        if let Some(request) = pending.into_iter().next() {
             inbox.follow(&request.id)?;
             return Ok(request.intervention);
         }
@@ -49,9 +54,20 @@ async fn wait_for(
 impl Run<'_> {
     /// Carries out every waiting request, oldest first, each once.
     pub(super) async fn carry_out_interventions(&mut self) -> Result<(), Halt> {
+        self.carry_out_waiting(|_| true).await
+    }
+
+    /// Records the hosts that a person allowed and that are in force already.
+    pub(super) async fn record_allowed_hosts(&mut self) -> Result<(), Halt> {
+        self.carry_out_waiting(|asked| matches!(asked, Intervention::AllowHosts { .. }))
+            .await
+    }
+
+    async fn carry_out_waiting(&mut self, is_meant: impl Fn(&Intervention) -> bool) -> Result<(), Halt> {
         self.record_followed()?;
         let inbox = self.inputs.dir.inbox();
-        for request in inbox.pending()? {
+        let waiting = inbox.pending()?.into_iter();
+        for request in waiting.filter(|request| is_meant(&request.intervention)) {
             // If ralph was killed after the checkpoint with the result and before the removal, it is there again.
             let result = if self.progress.journal.has_handled(&request.id) {
                 Ok(())
@@ -82,7 +98,7 @@ impl Run<'_> {
     }
 
     async fn carry_out(&mut self, request: &InterventionRequest) -> Result<(), Halt> {
-        let applied = self.apply(&request.intervention).await;
+        let applied = self.apply(request).await;
         let refused = match &applied {
             Err(Halt::Broken(_)) => return applied.map(drop),
             Err(Halt::End { .. }) => None,
@@ -99,10 +115,10 @@ impl Run<'_> {
     }
 
     /// Applies an intervention. Returns why it is refused, if so.
-    async fn apply(&mut self, intervention: &Intervention) -> Result<Option<String>, Halt> {
+    async fn apply(&mut self, request: &InterventionRequest) -> Result<Option<String>, Halt> {
         let iteration = self.progress.iterations();
         let files = &mut self.progress.files;
-        match intervention {
+        match &request.intervention {
             Intervention::Stop => return Err(Halt::stopped()),
             Intervention::Pause => return Err(Halt::paused("a person asked for a pause")),
             // The next iteration starts with a fresh context anyway.
@@ -116,6 +132,19 @@ impl Run<'_> {
             Intervention::Profile { name, .. } => {
                 if self.inputs.settings.profiles.get(name).is_none() {
                     return Ok(Some(format!("there is no model profile `{name}`")));
+                }
+            }
+            Intervention::AllowHosts { hosts } => {
+                if let Some(refused) = self.inputs.allow_hosts(request) {
+                    return Ok(Some(refused));
+                }
+                let allowed = format!(
+                    "\nNote from a person: the sandbox may reach {}.\n",
+                    hosts.join(", ")
+                );
+                files.append("notes.md", &allowed)?;
+                if let Some(notice) = self.inputs.closed_ports(hosts) {
+                    self.inputs.reporter.warn(notice);
                 }
             }
             Intervention::Edit { task } => return self.edit(task).await,

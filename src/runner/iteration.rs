@@ -44,10 +44,10 @@ impl<'a> Run<'a> {
         let mut work = run_agent(&mut self.progress, &self.workplace, &brief, profile).await?;
         self.heed_request(&mut work).await?;
         let collected = collect(&mut self.workplace, &mut self.progress, &mut work.actions).await?;
-        let inbox = self.inputs.dir.inbox();
+        let inputs = self.inputs;
         let evidence = tokio::select! {
             evidence = self.verify(&work, &collected, number) => evidence?,
-            halt = until_stopped(&inbox) => return Err(halt),
+            halt = until_stopped(inputs) => return Err(halt),
         };
         // Only now: what the agent wrote into the run files belongs to work that was handed back.
         let sandbox = self.workplace.sandbox();

@@ -7,16 +7,17 @@ use serde_json::json;
 use crate::event::EventKind;
 use crate::id::ObjectId;
 use crate::scm::{PathChange, Snapshot};
-use crate::state::{IterationRecord, JournalEntry, StateError};
+use crate::state::{CheckResult, IterationRecord, IterationVerdict, JournalEntry, StateError};
 
 use super::agent_work::AgentWork;
 use super::budget::Ledger;
 use super::collect::Collected;
 use super::error::Halt;
 use super::evidence::Evidence;
+use super::gutter::score_parts;
 use super::progress::LastIteration;
 use super::run::Run;
-use crate::text::one_line;
+use crate::text::{counted, one_line};
 
 impl Run<'_> {
     /// Writes everything about the iteration that a person may want to read to the run files.
@@ -54,13 +55,10 @@ impl Run<'_> {
             progress.log_error(number, error)?;
         }
         progress.files.append("progress.md", &progress_line(record))?;
-        let gutter = if record.score.gutter { " GUTTER" } else { "" };
-        progress.log_activity(&format!(
-            "iteration {number} ended: {}; loop score {:.2}{gutter}; signals {}",
-            record.ending,
-            record.score.total,
-            json!(record.score.signals)
-        ))
+        for line in activity(record, evidence) {
+            progress.log_activity(&line)?;
+        }
+        Ok(())
     }
 
     /// Records the iteration in the journal and in a checkpoint. Only then has it happened.
@@ -86,12 +84,18 @@ impl Run<'_> {
         })?;
         (progress.tip, progress.tree) = (record.tip.clone(), record.tree.clone());
         progress.ticked = evidence.ticked;
-        let (event, verdict) = (ended_event(&record), record.verdict.clone());
+        let (events, verdict) = (
+            [scored_event(&record), ended_event(&record)],
+            record.verdict.clone(),
+        );
         progress
             .checkpoint(Some(JournalEntry::Recorded(Box::new(record))))
             .await?;
         self.workplace.show_task(progress).await?;
-        self.inputs.reporter.emit(event);
+        for event in events {
+            self.inputs.reporter.emit(event);
+        }
+        self.progress.warn_about_budget()?;
         Halt::from_verdict(verdict)
     }
 }
@@ -100,6 +104,60 @@ impl Run<'_> {
 fn tested_tree(record: &IterationRecord, snapshot: &Snapshot) -> Option<ObjectId> {
     let tests = record.tests.as_ref()?;
     (tests.commit.is_none() || snapshot.dirty.is_empty()).then(|| record.tree.clone())
+}
+
+/// The commands, the score and the decision of an iteration, for `activity.log`.
+fn activity(record: &IterationRecord, evidence: &Evidence) -> Vec<String> {
+    let mut lines: Vec<String> = evidence.checks.iter().map(check_line).collect();
+    let parts = score_parts(record.score.signals).into_iter();
+    let parts: Vec<String> = parts
+        .map(|part| format!("{} {:+}", part.signal, part.points))
+        .collect();
+    let gutter = if record.score.gutter { " GUTTER" } else { "" };
+    lines.push(format!(
+        "loop score {:.2}{gutter}: {}",
+        record.score.total,
+        if parts.is_empty() {
+            "no signals".to_owned()
+        } else {
+            parts.join(", ")
+        }
+    ));
+    lines.push(match &record.verdict {
+        IterationVerdict::GoOn => format!("decision: go on with {}", record.next_profile),
+        IterationVerdict::Complete => "decision: complete".to_owned(),
+        IterationVerdict::Failed { reason } => format!("decision: failed: {reason}"),
+        IterationVerdict::Paused { reason } => format!("decision: paused: {reason}"),
+    });
+    lines.push(format!(
+        "iteration {} ended: {}; {:.1} s, {}, {}",
+        record.iteration,
+        record.ending,
+        Duration::from_millis(record.milliseconds).as_secs_f64(),
+        counted(record.tokens.total(), "token"),
+        record.cost
+    ));
+    lines
+}
+
+fn check_line(check: &CheckResult) -> String {
+    let purpose = if check.commit.is_some() {
+        "evidence"
+    } else {
+        "feedback"
+    };
+    format!(
+        "{purpose}: `{}`: exit {}, {} s",
+        check.command, check.code, check.seconds
+    )
+}
+
+fn scored_event(record: &IterationRecord) -> EventKind {
+    EventKind::LoopScored {
+        total: record.score.total,
+        gutter: record.score.gutter,
+        parts: score_parts(record.score.signals),
+    }
 }
 
 fn ended_event(record: &IterationRecord) -> EventKind {

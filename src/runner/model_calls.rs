@@ -1,11 +1,11 @@
 //! Paid model calls: reserved in the journal before they are made, settled when they return, repeated after a wait.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::event::EventKind;
 use crate::model::{ModelError, ModelMessage, ModelReply, ModelRequest, Profile};
 use crate::state::{CallCharge, JournalEntry};
-use crate::text::error_chain;
+use crate::text::{counted, error_chain};
 use crate::usage::{Tokens, Usd};
 
 use super::accounts::MAX_WAIT;
@@ -72,9 +72,23 @@ async fn call(
         iteration: request.iteration,
         reserved,
     })?;
+    let started = Instant::now();
     let reply = progress.inputs.parts.model.answer(request, &mut |_text| {}).await;
+    let seconds = started.elapsed().as_secs_f64();
     let spent = spent(&reply, reserved);
     progress.append(JournalEntry::Called { call, spent })?;
+    let model = &request.profile.litellm_model;
+    progress.log_activity(&match &reply {
+        Ok(_) => format!(
+            "model {model}: {}, {seconds:.1} s",
+            counted(spent.tokens.total(), "token")
+        ),
+        Err(error) => format!(
+            "model {model} failed after {seconds:.1} s: {}",
+            error_chain(error)
+        ),
+    })?;
+    progress.warn_about_budget()?;
     if reply.is_ok() && spent.cost.is_none() {
         check_unpriced(progress, &request.profile)?;
     }

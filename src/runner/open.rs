@@ -66,6 +66,7 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
                 .to_owned(),
         });
     }
+    inputs.allow_hosts_again(saved.journal.lines());
     let sandbox = inputs.open_checked_sandbox(&repo).await?;
     let tree = repo.tree_of(&facts.base).await?;
     let setup = task.frontmatter.setup_command.clone();

@@ -12,6 +12,7 @@ use crate::task::{CheckboxId, render_ticks};
 use crate::text::visible;
 
 use super::accounts::IterationWait;
+use super::actions::ActionsLog;
 use super::budget::{Budget, Ledger, since_rest};
 use super::edit::ticked_after;
 use super::lease::{LEASE_FILE, Lease};
@@ -227,6 +228,12 @@ impl<'a> RunProgress<'a> {
         let at = self.inputs.parts.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let line = format!("{at} {}\n", visible(&what.replace('\n', " ")));
         self.files.append("activity.log", &line)
+    }
+
+    /// Adds the actions of an agent to `activity.log`.
+    pub(super) fn log_actions(&mut self, actions: &mut ActionsLog) -> Result<(), StateError> {
+        let mut lines = actions.activity.drain(..);
+        lines.try_for_each(|line| self.log_activity(&line))
     }
 
     /// Adds an entry to `errors.log`.

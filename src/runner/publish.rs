@@ -40,6 +40,7 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
         "branch": facts.branch, "tip": record.tip, "opened": true, "location": location,
     });
     progress.files.write(&file, &format!("{state:#}\n"))?;
+    progress.log_activity(&format!("pull request: {location} holds {}", record.tip))?;
     run.inputs.reporter.emit(EventKind::PullRequest {
         location: location.clone(),
         commit: record.tip.to_string(),

@@ -1,7 +1,7 @@
 //! The text of the pull request: one function for each part of it.
 
 use crate::scm::{FileChange, agent_settings, changed_files, flags_between};
-use crate::state::{IterationRecord, JournalEntry, JournalLine};
+use crate::state::{IterationRecord, JournalEntry, JournalLine, standing_records};
 use crate::task::{
     AgentFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact, InterventionFact, IterationFact,
     PullRequestFacts, PullRequestText, Task, render_pull_request,
@@ -29,7 +29,7 @@ pub(super) async fn pull_request_text(
     let (run, spent) = (progress.facts(), progress.ledger());
     let (repo, base) = (&workplace.repo, base_name(progress));
     let settings = agent_settings(repo, &run.base).await?;
-    let records: Vec<&IterationRecord> = progress.journal.records().collect();
+    let records = standing_records(progress.journal.lines());
     let files = changed_files(repo, &run.base, &record.tip).await?;
     let facts = PullRequestFacts {
         task_id: task.frontmatter.task_id.to_string(),
@@ -123,7 +123,8 @@ async fn flags(
         path: flaky.command.clone(),
         reason: flaky_reason(flaky),
     });
-    let by_runner = progress.journal.records().filter_map(runner_commit);
+    let standing = standing_records(progress.journal.lines());
+    let by_runner = standing.into_iter().filter_map(runner_commit);
     Ok(weakened.chain(flaky).chain(by_runner).chain(flags).collect())
 }
 

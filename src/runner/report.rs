@@ -12,6 +12,7 @@ use crate::secret::{RedactingStream, Redactor};
 use crate::state::{Journal, JournalEntry, StateError};
 use crate::text::{error_chain, one_line};
 
+use super::actions::ActionsLog;
 use super::{RunError, RunInputs, RunParts};
 
 /// How many lines of one command's output become events.
@@ -84,7 +85,7 @@ impl Reporter {
             kept: None,
             session: None,
             line: String::new(),
-            reported: None,
+            log: None,
             actions: 0,
         }
     }
@@ -125,8 +126,8 @@ pub(super) struct LineReporter<'a> {
     pub(super) session: Option<&'a mut dyn AgentSession>,
     /// The beginning of a line of the transcript that arrives in pieces.
     line: String,
-    /// Counts the actions that are reported, even when the command is interrupted.
-    pub(super) reported: Option<&'a mut u32>,
+    /// Keeps the actions that are reported, even when the command is interrupted.
+    pub(super) log: Option<&'a mut ActionsLog>,
     /// The number of actions that were reported.
     actions: u32,
 }
@@ -154,16 +155,18 @@ impl LineReporter<'_> {
             return;
         }
         self.actions += 1;
-        if let Some(reported) = &mut self.reported {
-            **reported += 1;
-        }
         let what = one_line(&self.reporter.redactor.redact(what));
         let mut shown: String = what.chars().take(ACTION_CHARS).collect();
         if shown.len() < what.len() {
             shown.push('…');
         }
+        if let Some(log) = &mut self.log {
+            log.reported += 1;
+            log.activity.push(format!("action: {shown}"));
+        }
         self.reporter.emit(EventKind::Action {
             what: shown,
+            seconds: None,
             failed: None,
         });
     }
@@ -240,7 +243,11 @@ mod tests {
 
     fn actions(events: &[EventKind]) -> Vec<&str> {
         let actions = events.iter().filter_map(|event| match event {
-            EventKind::Action { what, failed: None } => Some(what.as_str()),
+            EventKind::Action {
+                what,
+                seconds: None,
+                failed: None,
+            } => Some(what.as_str()),
             _ => None,
         });
         actions.collect()

@@ -55,6 +55,7 @@ impl Run<'_> {
             // The run crashed between this record and its end.
             verdict => return Halt::from_verdict(verdict),
         }
+        self.progress.warn_about_budget()?;
         self.progress.check_budget()?;
         self.iterate().await
     }
@@ -78,7 +79,10 @@ impl Run<'_> {
 
     /// Ends the run by rule: recorded, checkpointed, reported.
     async fn finish(&mut self, kind: RunOutcomeKind, reason: &str) -> Result<RunOutcome, RunError> {
-        self.record_followed()?;
+        match self.record_allowed_hosts().await {
+            Err(Halt::Broken(error)) => return Err(error),
+            Ok(()) | Err(Halt::End { .. }) => {}
+        }
         let mut reason = self.inputs.parts.redactor.redact(reason);
         if let RunOutcomeKind::Failed | RunOutcomeKind::Paused = kind {
             let base = &self.inputs.dir.facts().base;

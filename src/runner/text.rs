@@ -11,9 +11,3 @@ pub(super) fn shell_word(text: &str) -> String {
         format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
-
-/// A Markdown list.
-pub(super) fn list(items: &[String]) -> String {
-    let lines: Vec<String> = items.iter().map(|item| format!("- {}\n", item.trim())).collect();
-    lines.concat()
-}

@@ -313,7 +313,7 @@ impl<'a> Workplace<'a> {
     }
 
     async fn recreate_with_retries(&mut self, progress: &mut RunProgress<'_>) -> Result<(), Halt> {
-        let (inbox, deadline) = (self.inputs.dir.inbox(), Instant::now() + RECREATE_TIMEOUT);
+        let (inputs, deadline) = (self.inputs, Instant::now() + RECREATE_TIMEOUT);
         loop {
             let Err(error) = self.recreate(progress).await else {
                 return Ok(());
@@ -327,7 +327,7 @@ impl<'a> Workplace<'a> {
             }
             tokio::select! {
                 () = tokio::time::sleep(RECREATE_PAUSE) => {}
-                halt = interventions::until_stopped(&inbox) => return Err(halt),
+                halt = interventions::until_stopped(inputs) => return Err(halt),
             }
         }
     }

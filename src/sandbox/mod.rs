@@ -96,6 +96,13 @@ impl Capabilities {
         }
     }
 
+    /// Whether the policy of a live sandbox can be widened. Only ralph's own gateway can do that; other providers take a
+    /// policy when they create a sandbox.
+    #[must_use]
+    pub fn widens_policy(&self) -> bool {
+        self.network != NetworkEnforcement::Names || self.credentials == CredentialRoute::Gateway
+    }
+
     /// A warning for sandboxes without metering, to show before an agent that costs money runs in one.
     #[must_use]
     pub fn spending_notice(&self) -> Option<&'static str> {

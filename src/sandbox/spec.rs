@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::gateway::audit::{AuditSink, NoAudit};
 use crate::gateway::{
-    AddressGuard, CredentialInjector, GatewaySetup, HeaderSecret, Phantom, Resolver, SystemResolver,
-    TrustedRoots,
+    AddedRules, AddressGuard, CredentialInjector, GatewaySetup, HeaderSecret, Phantom, Resolver,
+    SystemResolver, TrustedRoots,
 };
 use crate::id::RunId;
 use crate::network::Policy;
@@ -74,6 +74,9 @@ pub struct Egress {
     pub resolver: Arc<dyn Resolver>,
     /// Which addresses they may resolve to.
     pub guard: AddressGuard,
+    /// Rules that people add to the policy while the run works. Gateways apply them at once; a new port is open from the
+    /// next start of the sandbox.
+    pub added: AddedRules,
     /// Where requests are recorded.
     pub audit: Arc<dyn AuditSink>,
     /// The credential of the explicit proxy. Without one the proxy rejects all requests.
@@ -99,6 +102,7 @@ impl Egress {
             injection: self.injection.clone(),
             secrets: self.secrets.clone(),
             beacon: Some(beacon),
+            added: self.added.clone(),
             ..GatewaySetup::new(policy.clone(), self.audit.clone())
         }
     }
@@ -109,6 +113,7 @@ impl Default for Egress {
         Self {
             resolver: Arc::new(SystemResolver),
             guard: AddressGuard::default(),
+            added: AddedRules::default(),
             audit: Arc::new(NoAudit),
             phantom: None,
             proxy_variables: false,

@@ -1,6 +1,7 @@
 //! What a person can ask of a run. Command line, API and dashboard only leave such values in its inbox.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::{first_bytes, one_line};
@@ -41,6 +42,11 @@ pub enum Intervention {
         /// Only for the next iteration.
         once: bool,
     },
+    /// Let the sandbox reach more hosts.
+    AllowHosts {
+        /// Each as `HOST[:PORT]`.
+        hosts: Vec<String>,
+    },
     /// Go on with another text of the task.
     Edit {
         /// The whole text.
@@ -66,6 +72,7 @@ impl Intervention {
         match self {
             Self::Note { text } if text.trim().is_empty() => Some("the note is empty".to_owned()),
             Self::Sign(sign) => sign.problem(),
+            Self::AllowHosts { hosts } if hosts.is_empty() => Some("no host is named".to_owned()),
             _ => None,
         }
     }
@@ -83,6 +90,7 @@ impl Intervention {
             Self::Append { file, text } => format!("appended to {}: {}", file.name(), shortened(text)),
             Self::Profile { name, once: true } => format!("profile {name} for one iteration"),
             Self::Profile { name, once: false } => format!("profile {name}"),
+            Self::AllowHosts { hosts } => format!("allow network access to {}", shortened(&hosts.join(", "))),
             Self::Edit { .. } => "edited task".to_owned(),
             Self::Retry { from: 0 } => "retry from the beginning".to_owned(),
             Self::Retry { from } => format!("retry from iteration {from}"),
@@ -100,7 +108,7 @@ fn shortened(text: &str) -> String {
 }
 
 /// A sign: one lesson in the guardrails.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sign {
     /// Its name.
     pub name: String,
@@ -184,8 +192,9 @@ impl InterventionRequest {
     /// A request with an id of its own.
     #[must_use]
     pub fn new(intervention: Intervention, by: impl Into<String>, at: Timestamp) -> Self {
+        let id = format!("{:020}-{:08x}", at.as_nanosecond(), fastrand::u32(..));
         Self {
-            id: format!("{:020}-{:08x}", at.as_nanosecond(), fastrand::u32(..)),
+            id,
             by: by.into(),
             at,
             intervention,

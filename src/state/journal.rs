@@ -13,8 +13,8 @@ use crate::id::ObjectId;
 use crate::usage::{Tokens, Usd};
 
 use super::{
-    CheckResult, CommandFailure, Intervention, InterventionRequest, IterationRecord, StateError, if_exists,
-    open_to_append, repair_log, to_json, write_atomically,
+    CheckResult, CommandFailure, DoctorReport, Intervention, InterventionRequest, IterationRecord,
+    StateError, if_exists, open_to_append, repair_log, to_json, write_atomically,
 };
 
 /// One line of the journal.
@@ -88,6 +88,24 @@ pub enum JournalEntry {
         #[serde(skip_serializing_if = "Vec::is_empty", default)]
         failures: Vec<CommandFailure>,
     },
+    /// A share of a budget was used, and reported.
+    BudgetWarned {
+        /// The name of the limit.
+        budget: String,
+        /// The limit, for people.
+        limit: String,
+        /// The share in percent.
+        percent: u32,
+    },
+    /// The doctor made a diagnosis.
+    Diagnosed {
+        /// The iteration it came after.
+        iteration: u32,
+        /// What the doctor says.
+        report: Box<DoctorReport>,
+        /// Whether its signs and its profile were applied. Otherwise they wait for a person.
+        applied: bool,
+    },
     /// The doctor chose another profile between two iterations.
     Profile {
         /// The profile of the next iteration.
@@ -125,6 +143,14 @@ pub enum JournalEntry {
 /// What people asked for and the run did, in order.
 pub fn interventions(lines: &[JournalLine]) -> impl DoubleEndedIterator<Item = &Intervention> {
     lines.iter().filter_map(JournalLine::intervention)
+}
+
+/// Whether a request was carried out or refused.
+#[must_use]
+pub fn is_handled(lines: &[JournalLine], id: &str) -> bool {
+    let is_it =
+        |line: &JournalLine| matches!(&line.entry, JournalEntry::Intervened { asked, .. } if asked.id == id);
+    lines.iter().any(is_it)
 }
 
 /// The recorded iterations that no retry took back.
@@ -309,8 +335,7 @@ impl Journal {
     /// Whether a request was carried out or refused.
     #[must_use]
     pub fn has_handled(&self, id: &str) -> bool {
-        let is_it = |line: &JournalLine| matches!(&line.entry, JournalEntry::Intervened { asked, .. } if asked.id == id);
-        self.lines.iter().any(is_it)
+        is_handled(&self.lines, id)
     }
 
     /// Writes and syncs a line that [`Journal::next`] made. Only the owner of the run may.

@@ -2,6 +2,7 @@
 //!
 //! The agent sees a copy of the run files in its clone. Where the two differ, the ones on the host win.
 
+mod diagnosis;
 mod error;
 mod files;
 mod inbox;
@@ -11,13 +12,15 @@ mod lock;
 mod record;
 mod run_dir;
 
+pub use diagnosis::{Diagnosis, DiagnosisParts, DoctorReport, SpecEdit};
 pub use error::StateError;
 pub(crate) use files::{append, entries_of, if_exists, open_to_append, to_json};
 pub use files::{repair_log, write_atomically};
 pub use inbox::Inbox;
 pub use intervention::{HandFile, Intervention, InterventionRequest, Sign};
 pub use journal::{
-    CallCharge, Journal, JournalEntry, JournalLine, RunOutcomeKind, interventions, standing_records,
+    CallCharge, Journal, JournalEntry, JournalLine, RunOutcomeKind, interventions, is_handled,
+    standing_records,
 };
 pub use lock::{RunLock, RunOwner};
 pub use record::{

@@ -12,6 +12,7 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
+mod allowed;
 mod daemon;
 mod docker_test;
 #[allow(dead_code, reason = "`tests/escapes` uses all of it")]

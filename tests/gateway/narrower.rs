@@ -1,8 +1,8 @@
-//! A narrower policy ends what it does not allow.
+//! A narrower policy ends what it does not allow; an added rule opens a name at once.
 
-use ralph::gateway::ListenerProtocol;
 use ralph::gateway::audit::AuditVerdict;
-use ralph::network::Policy;
+use ralph::gateway::{AddedRules, ListenerProtocol};
+use ralph::network::{Policy, PolicyRule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::tls::{real_hello, tls_server};
@@ -72,4 +72,38 @@ async fn dropping_a_gateway_closes_every_connection() {
     drop(world);
     read_all(&mut client).await;
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn an_added_rule_opens_a_name_in_every_gateway_at_once_and_denied_names_stay_denied() {
+    let server = Server::echo().await;
+    let added = AddedRules::default();
+    let rule = |name: &str| PolicyRule::parse(&format!("{name}:{}", server.port)).unwrap();
+    let open = || {
+        let policy = allowlist(&[]).denying([rule("bad.example")]);
+        let world = World::with(policy, |setup| setup.added = added.clone());
+        world.name("a.example").name("bad.example")
+    };
+    let first = open();
+    assert!(!reaches(&first, "a.example", server.port).await);
+    added.add([rule("a.example"), rule("bad.example")]);
+    added.add([rule("a.example")]);
+    // A gateway that is opened later has the rule too.
+    for world in [first, open()] {
+        assert!(reaches(&world, "a.example", server.port).await);
+        assert!(!reaches(&world, "bad.example", server.port).await);
+        world.gateway.set_policy(allowlist(&[]));
+        assert!(reaches(&world, "a.example", server.port).await);
+        world.gateway.set_policy(Policy::deny());
+        assert!(!reaches(&world, "a.example", server.port).await);
+    }
+}
+
+/// Whether a TLS connection to this name is forwarded.
+async fn reaches(world: &World, name: &'static str, port: u16) -> bool {
+    let mut client = world.enter(ListenerProtocol::Tls { port }).await;
+    client.write_all(&real_hello(name)).await.unwrap();
+    // The server echoes the handshake; a refusal is an alert.
+    let mut head = [0; 5];
+    client.read_exact(&mut head).await.is_ok() && head[0] == 22
 }

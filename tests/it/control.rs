@@ -334,7 +334,11 @@ pub fn resting() -> Place {
     let script = json!({
         "iterations": [[call(&answer)], [call(&whole_task())]],
         "doctor": [call(&json!({
-            "failure_pattern": "it asks too early", "signs": ["Try first."], "spec_edits": ["Say how."],
+            "failure_patterns": ["it asks too early"],
+            "root_causes": ["the task does not say how"],
+            "signs": [{"name": "try", "trigger": "a question", "instruction": "Try first.", "evidence": "it asked"}],
+            "spec_edits": [{"find": "# Say hello", "replace": "# Say hello twice"}],
+            "profile": "strong-doctor",
         }))],
     });
     place
@@ -367,7 +371,7 @@ fn a_resting_run_is_diagnosed_at_once_and_goes_on_with_the_signs() {
     let ended = place.run(&["doctor", &id]);
     ended.expect(0, &[]);
     assert!(
-        ended.stdout.contains("it asks too early") && ended.stdout.contains("Say how."),
+        ended.stdout.contains("it asks too early") && ended.stdout.contains("+# Say hello twice"),
         "{}",
         ended.stdout
     );
@@ -376,6 +380,11 @@ fn a_resting_run_is_diagnosed_at_once_and_goes_on_with_the_signs() {
     place.run(&["resume"]).expect(0, &["done: "]);
     let prompt = place.noted("iterations/2/prompt.md");
     assert!(prompt.contains("Try first.") && prompt.contains("go on then"));
+    assert!(
+        prompt.contains("### sign: try\n- trigger: a question\n- instruction: Try first.\n- added_after: iteration 1\n- evidence: it asked"),
+        "{prompt}"
+    );
+    assert!(prompt.contains("# Say hello\n"), "only a person edits the task");
 }
 
 #[test]
@@ -383,7 +392,10 @@ fn a_live_run_asks_its_doctor_after_the_iteration() {
     let held = Held::with(|hold| {
         json!({
             "iterations": [[call(&doing([hold]))], [call(&whole_task())]],
-            "doctor": [call(&json!({"failure_pattern": "it waits", "signs": ["Do not wait."]}))],
+            "doctor": [call(&json!({
+                "failure_patterns": ["it waits"],
+                "signs": [{"name": "go", "trigger": "a wait", "instruction": "Do not wait."}],
+            }))],
         })
     });
     held.ask(&["doctor", &held.place.run_id()]);

@@ -103,3 +103,51 @@ fn recording_needs_a_person_at_the_terminal() {
         ended.stderr
     );
 }
+
+#[rstest]
+#[case::local("", &["api.example", "--yes"], "allows every host already")]
+#[case::address("", &["10.0.0.1", "--yes"], "is an IP address")]
+#[case::wildcard("", &["*.api.example", "--yes"], "is a wildcard")]
+#[case::private("", &["metadata.google.internal", "--yes"], "is not a public name")]
+#[case::not_listed("may_be_allowed = ['*.corp.example']", &["api.example", "--yes"], "lists *.corp.example")]
+#[case::none("may_be_allowed = []", &["api.example", "--yes"], "nothing may be added")]
+#[case::denied("denied = ['api.example']", &["api.example", "--yes"], "is denied by `api.example` (")]
+#[case::unattended("may_be_allowed = ['*.corp.example']", &["api.corp.example"], "no person is at the terminal")]
+fn allow_refuses_what_may_not_be_added(#[case] rules: &str, #[case] args: &[&str], #[case] said: &str) {
+    let place = crate::control::resting();
+    let id = place.run_id();
+    let config = std::fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
+    let sealed = format!("policy = 'allowlist'\n{rules}");
+    let config = config.replace("policy = \"allow-all\"", &sealed);
+    // Only a provider that enforces names asks the policy. Nothing is started here.
+    let kind = if said.contains("already") {
+        "local"
+    } else {
+        "docker"
+    };
+    place.write("ralph.toml", &config.replace("\"local\"", &format!("'{kind}'")));
+    let ended = place.run(&[&["network", "allow", &id], args].concat());
+    ended.expect_refused(&[said]);
+    assert_eq!(place.status()["interventions"], json!([]));
+}
+
+#[test]
+fn allow_without_hosts_lists_what_was_blocked() {
+    let place = crate::control::resting();
+    let id = place.run_id();
+    place
+        .run(&["network", "allow", &id])
+        .expect(0, &["No host was blocked"]);
+    let record = |host: &str, verdict: &str| {
+        format!(
+            "{{\"at\":\"2026-01-01T00:00:00Z\",\"protocol\":\"tls\",\"host\":\"{host}\",\"port\":443,\"verdict\":\"{verdict}\",\"rule\":\"\",\"sent\":1,\"received\":1}}\n"
+        )
+    };
+    let lines = record("evil.example", "denied") + &record("good.example", "allowed");
+    std::fs::write(place.run_dir().join("network.jsonl"), lines).unwrap();
+    let listed = place.run(&["network", "allow", &id]);
+    assert_eq!(
+        listed.expect(0, &["These hosts were blocked"]).stdout,
+        "evil.example\n"
+    );
+}

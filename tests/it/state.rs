@@ -107,7 +107,11 @@ fn the_files_of_an_iteration_hold_what_their_names_say() {
             .noted("errors.log")
             .contains("[iteration 1] run: echo out; false")
     );
-    assert!(place.noted("activity.log").contains("signals {"));
+    assert!(
+        place
+            .noted("activity.log")
+            .contains("loop score 0.00: committed -0.2, ")
+    );
     assert!(
         place
             .noted("progress.md")

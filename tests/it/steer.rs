@@ -440,3 +440,188 @@ fn a_resume_with_a_note_answers_an_agent_that_asks() {
             .contains("the answer is yes")
     );
 }
+
+/// A resting run whose diagnosis waits for a person.
+fn diagnosed() -> Place {
+    let place = resting();
+    let config = fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
+    place.write("ralph.toml", &format!("{config}[doctor]\napply = 'wait'\n"));
+    let said = place.run(&["doctor", &place.run_id()]);
+    said.expect(0, &[]);
+    for part in [
+        "Failure patterns:\n- it asks too early",
+        "Likely root causes:\n- the task does not say how",
+        "### sign: try",
+        "```diff\n-# Say hello\n+# Say hello twice\n```",
+        "Profile: strong-doctor",
+    ] {
+        assert!(said.stdout.contains(part), "{part} in {}", said.stdout);
+    }
+    assert_eq!(count(&place, "guardrails.md", "### sign: try"), 0);
+    place
+}
+
+const PARTS: [&str; 3] = ["sign: try", "edited task", "profile strong-doctor"];
+
+#[rstest]
+#[case::all(&[], &PARTS)]
+#[case::signs(&["--signs"], &PARTS[..1])]
+#[case::spec_and_profile(&["--spec", "--profile"], &PARTS[1..])]
+fn a_diagnosis_that_waits_is_applied_once(#[case] parts: &[&str], #[case] applied: &[&str]) {
+    let place = diagnosed();
+    let id = place.run_id();
+    let apply = [&["doctor", &id, "--apply"], parts].concat();
+    place.run(&apply).expect(0, applied);
+    place.run(&apply).expect(0, &["is left to apply"]);
+    let pending: Vec<_> = applied.iter().map(|what| is("pending", what)).collect();
+    assert_eq!(requests(&place), pending);
+    place.run(&["resume"]).expect(0, applied);
+    let done: Vec<_> = applied.iter().map(|what| is("done", what)).collect();
+    assert_eq!(requests(&place), done);
+    let prompt = place.noted("iterations/2/prompt.md");
+    let has = |part: &&str| applied.contains(part);
+    assert_eq!(
+        prompt.contains("### sign: try\n- trigger: a question\n- instruction: Try first.\n- added_after: iteration 1\n- evidence: it asked"),
+        has(&PARTS[0])
+    );
+    assert_eq!(prompt.contains("# Say hello twice"), has(&PARTS[1]), "{prompt}");
+    let events = fs::read_to_string(place.run_dir().join("events.jsonl")).unwrap();
+    assert_eq!(events.contains(r#""profile":"strong-doctor""#), has(&PARTS[2]));
+}
+
+#[test]
+fn what_a_diagnosis_proposes_is_refused_whole_when_the_task_has_changed() {
+    let place = diagnosed();
+    let file = changed_task(&place, "# Say hello", "# Say goodbye");
+    place.run(&["edit", "--file", &file]).expect(0, &[]);
+    let id = place.run_id();
+    let apply = ["doctor", &id, "--apply"];
+    place
+        .run(&apply)
+        .expect_refused(&["does not fit the task: 0 occurrences of `# Say hello`"]);
+    assert_eq!(requests(&place), [is("pending", "edited task")]);
+    place
+        .run(&["doctor", "env", "--apply"])
+        .expect_refused(&["needs a run"]);
+    let other = resting();
+    let id = other.run_id();
+    let apply = ["doctor", &id, "--apply"];
+    other
+        .run(&apply)
+        .expect_refused(&["there is no diagnosis of run"]);
+}
+
+#[test]
+fn a_diagnosis_that_was_applied_by_itself_leaves_only_the_edit_to_a_person() {
+    let place = resting();
+    let id = place.run_id();
+    place.run(&["doctor", &id]).expect(0, &[]);
+    assert_eq!(count(&place, "guardrails.md", "### sign: try"), 1);
+    place.run(&["doctor", &id, "--apply"]).expect(0, &["edited task"]);
+    assert_eq!(requests(&place), [is("pending", "edited task")]);
+    place
+        .run(&["resume"])
+        .expect(0, &["iteration 2 with strong-doctor", "done: "]);
+    assert_eq!(count(&place, "guardrails.md", "### sign: try"), 1);
+    assert_eq!(place.status()["task"], "Say hello twice");
+}
+
+/// Kills a run that is at work in its first iteration, after it was asked for something that it has not seen yet.
+fn killed_after(held: Held, args: &[&str]) -> Place {
+    held.live.signal("STOP");
+    held.ask(args);
+    held.live.signal("KILL");
+    let Held { place, live } = held;
+    assert_eq!(live.wait().code, None);
+    fs::write(place.path().join("go"), "").unwrap();
+    place
+}
+
+#[test]
+fn a_profile_survives_a_kill_between_request_and_application() {
+    let place = killed_after(Held::start(), &["profile", "strong-doctor", "--once"]);
+    let ended = place.run(&["resume"]);
+    ended.expect(
+        0,
+        &[
+            "profile strong-doctor",
+            "iteration 1 with strong-doctor",
+            "done: ",
+        ],
+    );
+    assert!(
+        !ended.stderr.contains("iteration 2 with strong-doctor"),
+        "{ended:?}"
+    );
+    assert_eq!(
+        requests(&place),
+        [is("done", "profile strong-doctor for one iteration")]
+    );
+}
+
+#[test]
+fn a_retry_survives_a_kill_between_request_and_application() {
+    use crate::support::ralph::{commit, doing, script, whole_task, write};
+    let held = Held::with(|hold| {
+        let first = doing([write("c.txt", "c\n"), commit("C")]);
+        script([first, doing([hold]), whole_task()])
+    });
+    let place = killed_after(held, &["retry", "--from", "0"]);
+    place
+        .run(&["resume"])
+        .expect(0, &["retry from the beginning", "done: "]);
+    let branch = place.status()["branch"].as_str().unwrap().to_owned();
+    let files = place.git(&["ls-tree", "--name-only", &branch]);
+    assert!(!files.contains("c.txt") && files.contains("b.txt"), "{files}");
+    assert_eq!(count(&place, "notes.md", "was taken back"), 1);
+    assert_eq!(requests(&place), [is("done", "retry from the beginning")]);
+}
+
+#[rstest]
+#[case(&["profile", "strong-doctor", "--once"], "profile strong-doctor for one iteration")]
+#[case(&["retry", "--from", "0"], "retry from the beginning")]
+fn a_request_that_is_left_again_after_it_was_carried_out_does_nothing(
+    #[case] args: &[&str],
+    #[case] what: &str,
+) {
+    let place = Place::new();
+    let pause = resting_answer();
+    let script = crate::support::ralph::script([pause.clone(), pause, crate::support::ralph::whole_task()]);
+    place.run_script(&script).expect(3, &[]);
+    place.run(args).expect(0, &[]);
+    let (request, kept) = (request_file(&place), place.path().join("request"));
+    fs::copy(&request, &kept).unwrap();
+    place.run(&["resume"]).expect(3, &[what]);
+    fs::copy(&kept, &request).unwrap();
+    let ended = place.run(&["resume"]);
+    ended.expect(0, &["done: "]);
+    assert!(!ended.stderr.contains(what) && !ended.stderr.contains("iteration 3 with strong-doctor"));
+    assert_eq!(requests(&place), [is("done", what)]);
+    assert!(!request.exists());
+    assert!(count(&place, "notes.md", "was taken back") <= 1);
+}
+
+#[test]
+fn a_removal_that_is_killed_at_any_moment_is_finished_by_the_next() {
+    use crate::support::ralph::Live;
+    for milliseconds in [0, 20, 60, 120, 200] {
+        let place = resting();
+        let id = place.run_id();
+        let live = Live::start(&mut place.ralph(&["rm", &id]));
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+        live.signal("KILL");
+        live.wait();
+        // Either the run is still there and can be removed, or it is gone; the next removal clears what is left of it.
+        if place.run(&["status"]).stdout.contains(&id) {
+            place.run(&["rm", &id]).expect(0, &["Removed run"]);
+        }
+        place.run(&["rm", &id]).expect_refused(&["no run"]);
+        let script = crate::support::ralph::script([crate::support::ralph::whole_task()]);
+        place.run_script(&script).expect(0, &["done: "]);
+        place
+            .run(&["prune", "--older-than", "0s"])
+            .expect(0, &["Removed 1 run."]);
+        assert!(place.runs().is_empty());
+        assert_eq!(place.git(&["for-each-ref", "refs/ralph"]), "");
+    }
+}

@@ -309,6 +309,7 @@ fn story(played: &Played) -> String {
             EventKind::Action {
                 what,
                 failed: Some(reason),
+                ..
             } => format!("{what}: {reason}"),
             EventKind::RunEnded { outcome, reason } => format!("{outcome}: {reason}"),
             _ => continue,

@@ -133,6 +133,7 @@ pub enum Ask {
     },
     Edit(TaskShape),
     Retry(u32),
+    AllowHosts(Vec<String>),
 }
 
 impl Ask {
@@ -151,6 +152,7 @@ impl Ask {
             },
             Self::Edit(task) => Intervention::Edit { task: task.text() },
             Self::Retry(from) => Intervention::Retry { from: *from },
+            Self::AllowHosts(hosts) => Intervention::AllowHosts { hosts: hosts.clone() },
         }
     }
 }

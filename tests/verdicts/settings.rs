@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ralph::model::Profile;
+use ralph::network::{Policy, PolicyRule};
 use ralph::runner::{Budget, DoctorRules, DoneRules, Profiles, RunSettings};
 use ralph::scm::CommitIdentity;
 use ralph::state::Rung;
@@ -34,6 +35,8 @@ pub struct SettingsShape {
     model_wait_ms: u64,
     max_hand_back_bytes: u64,
     commit_leftovers: bool,
+    /// The rules of an allowlist, which `local` does not enforce; `null` allows everything.
+    allowed: Option<Vec<String>>,
     /// How long a command that has ended may be kept waiting by a child that holds its streams.
     pub completion_grace_ms: u64,
 }
@@ -68,6 +71,7 @@ impl Default for SettingsShape {
             model_wait_ms: 10,
             max_hand_back_bytes: ralph::scm::DEFAULT_BUNDLE_LIMIT,
             commit_leftovers: false,
+            allowed: None,
             completion_grace_ms: 100,
         }
     }
@@ -115,6 +119,14 @@ impl SettingsShape {
             setup_cache: None,
             model_wait: Duration::from_millis(self.model_wait_ms),
         }
+    }
+
+    /// The network policy of the sandbox.
+    pub fn policy(&self) -> Policy {
+        let Some(allowed) = &self.allowed else {
+            return Policy::allow_all();
+        };
+        Policy::allowlist(allowed.iter().map(|line| PolicyRule::parse(line).unwrap()))
     }
 
     fn profile(&self, name: &str) -> Profile {

@@ -165,6 +165,7 @@ impl<'a> Stage<'a> {
         let parts = self.parts(repository, &run, events.clone());
         let sandbox = SandboxSpec {
             completion_grace: Duration::from_millis(act.settings.completion_grace_ms),
+            network: act.settings.policy(),
             ..SandboxSpec::unrestricted(run.facts().id.clone())
         };
         let started = Instant::now();

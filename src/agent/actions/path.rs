@@ -41,7 +41,7 @@ pub enum PathError {
     #[error("`{0}` is in git's own directory: use the `commit` action, or run git")]
     Git(String),
     /// It is in `.ralph`.
-    #[error("`{0}` belongs to ralph; in `.ralph/` you may write only {files}", files = AGENT_FILES.join(" and "))]
+    #[error("`{0}` belongs to ralph; in `.ralph/` you may write only {files}", files = AGENT_FILES.join(", "))]
     Ralph(String),
     /// It is longer than file systems allow.
     #[error(
@@ -50,8 +50,8 @@ pub enum PathError {
     TooLong(String),
 }
 
-/// The files of `.ralph/` that the agent may write.
-const AGENT_FILES: [&str; 2] = [".ralph/notes.md", ".ralph/progress.md"];
+/// The files of `.ralph/` that the agent may write. The runner takes over only what is appended to the guardrails.
+const AGENT_FILES: [&str; 3] = [".ralph/notes.md", ".ralph/progress.md", ".ralph/guardrails.md"];
 
 const MAX_PATH: usize = 4000;
 const MAX_COMPONENT: usize = 255;
@@ -214,6 +214,7 @@ mod tests {
     #[case("ralph_task.md", "ralph_task.md")]
     #[case("./.ralph/notes.md", ".ralph/notes.md")]
     #[case(".ralph/progress.md", ".ralph/progress.md")]
+    #[case(".ralph/guardrails.md", ".ralph/guardrails.md")]
     #[case("fixtures/.ralph/guardrails.md", "fixtures/.ralph/guardrails.md")]
     #[case("größe/日本.txt", "größe/日本.txt")]
     fn paths_are_normalized(#[case] text: &str, #[case] form: &str) {
@@ -294,7 +295,7 @@ mod tests {
 
     #[rstest]
     #[case(".ralph")]
-    #[case(".ralph/guardrails.md")]
+    #[case(".ralph/errors.log")]
     #[case(".ralph/iterations/1/prompt.md")]
     #[case(".ralph/notes.md/x")]
     #[case(".RALPH/notes.md")]

@@ -127,7 +127,7 @@ impl EngineHost {
 
     /// How a sandbox is connected under the policy of its spec.
     pub(super) fn network_mode(&self, spec: &SandboxSpec) -> Result<NetworkMode, SealError> {
-        let Some(plan) = SealPlan::new(&spec.network)? else {
+        let Some(plan) = SealPlan::new(&spec.egress.added.widen(spec.network.clone()))? else {
             return Ok(NetworkMode::Bridge);
         };
         match (&self.guest, self.has_other_kernel, spec.network.mode) {
