@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 use super::project::{COPYING, Project};
 use super::registry::{Door, Registry};
+use super::support::chat_server::{Answer, ChatServer};
+use super::support::daytona::{Daytona, KEY};
+use super::support::ralph::finish;
 use crate::need;
 
 /// A project with an image of its own, and a registry for it.
@@ -208,5 +211,44 @@ async fn without_a_registry_the_error_says_what_to_set() {
     project
         .try_image("pull", &["--force"])
         .expect(1, &["cannot reach the registry"]);
+    project.close().await;
+}
+
+/// The layer copies a file, so Daytona cannot build it: ralph pushes the image, and registers it by its name there.
+#[tokio::test(flavor = "multi_thread")]
+async fn daytona_gets_the_planned_image_from_the_registry() {
+    let registry = need!(Registry::start(Door::Open));
+    let context = tempfile::tempdir().unwrap();
+    let project = need!(Project::on_debian_with_tools(context.path(), "").await);
+    let daytona = Daytona::start(project.shop.engine.clone()).await;
+    project.write("Dockerfile.sandbox", COPYING);
+    project.write("greeting", "hello\n");
+    let address = registry.address();
+    let settings = format!(
+        "[sandbox]\ntype = \"daytona\"\nregistry = \"{address}\"\n[sandbox.network]\npolicy = \"allow-all\"\n"
+    );
+    project.configure(&project.base("debian"), &settings);
+    let answer = json!({"summary": "ready", "actions": []}).to_string();
+    let model = ChatServer::start([Answer::text(&answer), Answer::text(&answer)]).await;
+    let endpoint = format!("model_endpoint.base_url={}", model.base_url());
+    for _ in 0..2 {
+        let mut command = project.place.ralph(&["selftest", "--set", &endpoint]);
+        command
+            .env("DAYTONA_API_URL", daytona.api_url())
+            .env("DAYTONA_API_KEY", KEY);
+        let ended = finish(&mut Project::with_the_engine(command));
+        for row in ["build image", "build project image", "create sandbox"] {
+            assert!(ended.stdout.contains(&format!("PASS  {row}\n")), "{ended:?}");
+        }
+        assert!(ended.stdout.contains("PASS  snapshot ralph-"), "{ended:?}");
+    }
+    assert!(!registry.is_empty());
+    let registered = daytona.asked("POST /api/snapshots");
+    assert_eq!(registered.len(), 1, "{registered:?}");
+    let image = registered[0]["imageName"].as_str().unwrap();
+    let expected = format!("{address}/agent-loop-sandbox-actions-repo:v");
+    assert!(image.starts_with(&expected), "{image}");
+    project.docker(&["rmi", "--force", image]);
+    drop(daytona);
     project.close().await;
 }
