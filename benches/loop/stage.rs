@@ -1,6 +1,6 @@
 //! Where the measurements take place: repositories, and runs put together from the library's parts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -238,6 +238,7 @@ fn settings(max_iterations: u32) -> Fallible<RunSettings> {
             fallback: None,
             doctor: None,
             all: BTreeMap::from([(profile.name.clone(), profile)]),
+            uncallable: BTreeSet::new(),
         },
         identity: CommitIdentity::new("bench", "bench@localhost")?,
         prompt_bytes: 200_000,
@@ -248,6 +249,7 @@ fn settings(max_iterations: u32) -> Fallible<RunSettings> {
         commit_leftovers: false,
         setup_command: None,
         setup_cache: None,
+        allowable_hosts: ralph::network::AllowableHosts::PublicNames,
         model_wait: Duration::from_secs(1),
     })
 }

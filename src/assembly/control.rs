@@ -19,7 +19,7 @@ use crate::text::cut_middle;
 use super::configuration::{self, GivenSettings};
 use super::error::describe_finding;
 use super::provider::create_provider;
-use super::{AssemblyContext, AssemblyError, SilentReporter, Surroundings};
+use super::{AssemblyContext, AssemblyError, SilentReporter, Surroundings, routes};
 
 /// How much of a name that means no run is shown, in characters.
 const LONGEST_NAME: usize = 100;
@@ -141,7 +141,7 @@ impl RunControl {
         }
         let config = self.configuration(run)?;
         match intervention {
-            Intervention::Profile { name, .. } => check_profile(name, &config)?,
+            Intervention::Profile { name, .. } => check_profile(name, &config, run.facts().script.is_some())?,
             Intervention::AllowHosts { hosts } => self.check_hosts(hosts, &config)?,
             _ => {}
         }
@@ -307,12 +307,18 @@ fn check_live(run: &RunDir) -> Result<(), AssemblyError> {
         .with_hint(format!("`ralph resume {id}` continues it")))
 }
 
-/// Refuses a profile that the run does not know.
-fn check_profile(name: &str, config: &Config) -> Result<(), AssemblyError> {
-    if config.profiles.contains_key(name) {
-        return Ok(());
+/// Refuses a profile that the run does not know, or that the built-in agent cannot call.
+fn check_profile(name: &str, config: &Config, is_scripted: bool) -> Result<(), AssemblyError> {
+    if !config.profiles.contains_key(name) {
+        let known: Vec<&str> = config.profiles.keys().map(String::as_str).collect();
+        let message = format!("there is no model profile `{name}`");
+        return Err(AssemblyError::usage(message).with_hint(format!("the profiles are {}", known.join(", "))));
     }
-    let known: Vec<&str> = config.profiles.keys().map(String::as_str).collect();
-    let message = format!("there is no model profile `{name}`");
-    Err(AssemblyError::usage(message).with_hint(format!("the profiles are {}", known.join(", "))))
+    match routes::uncallable(config, name).filter(|_| !is_scripted) {
+        None => Ok(()),
+        Some(missing) => {
+            let message = format!("the profile `{name}` cannot be used: {}", missing.why);
+            Err(AssemblyError::usage(message).with_hint(missing.next_step))
+        }
+    }
 }

@@ -5,13 +5,13 @@ use crate::state::{Diagnosis, DiagnosisParts, Intervention, InterventionRequest,
 use super::{AssemblyError, RunControl};
 
 impl RunControl {
-    /// Asks a run for what its newest diagnosis proposes, and returns the requests. Each part is applied once: what was applied
+    /// Asks a run for what its newest diagnosis proposes, and returns the text of the diagnosis and the requests. Each part is applied once: what was applied
     /// before is left out, by a person or by the run itself. Nothing is changed if any part is refused.
     pub fn apply_diagnosis(
         &self,
         run: &RunDir,
         parts: DiagnosisParts,
-    ) -> Result<Vec<InterventionRequest>, AssemblyError> {
+    ) -> Result<(String, Vec<InterventionRequest>), AssemblyError> {
         let (lines, pending) = (run.journal()?, run.inbox().pending()?);
         let id = &run.facts().id;
         let Some(diagnosis) = Diagnosis::newest(&lines) else {
@@ -46,6 +46,8 @@ impl RunControl {
             self.check(run, intervention)?;
         }
         let leave = |(id, intervention)| self.leave(run, Some(id), intervention);
-        wanted.into_iter().map(leave).collect()
+        let requests: Result<Vec<InterventionRequest>, AssemblyError> =
+            wanted.into_iter().map(leave).collect();
+        Ok((diagnosis.report.text(diagnosis.iteration), requests?))
     }
 }

@@ -9,6 +9,7 @@ use crate::config::{Config, ForgeType};
 use crate::model::{Model, Script};
 use crate::network::PolicyMode;
 use crate::runner::Precondition;
+use crate::sandbox::daytona::DaytonaSecret;
 use crate::sandbox::{Provider, SandboxSpec};
 use crate::scm::{Forge, LocalForge, Repository};
 use crate::secret::Redactor;
@@ -48,8 +49,20 @@ impl Equipment {
         let brokered = services.open(config, usage_file, clock, &redactor).await?;
         let access = |profile: &str| brokered.as_ref()?.access(profile);
         let command_env = CommandEnv::new(config, create_provider(context, config)?.as_ref())?;
-        let of_agents = brokered.iter().flat_map(|brokered| brokered.handed_over.clone());
-        let handed_over = of_agents.chain(command_env.handed_over.clone()).collect();
+        let mut handed_over: Vec<DaytonaSecret> = brokered
+            .iter()
+            .flat_map(|brokered| brokered.handed_over.clone())
+            .collect();
+        for secret in &command_env.handed_over {
+            let variable = &secret.variable;
+            if handed_over.iter().any(|other| other.variable == *variable) {
+                let message = format!(
+                    "sandbox.secrets.{variable}: the credential of the agent is in the same variable"
+                );
+                return Err(AssemblyError::usage(message).with_hint("remove it, or choose another name"));
+            }
+            handed_over.push(secret.clone());
+        }
         Ok(Self {
             provider: create_provider_with(context, config, handed_over)?,
             command_env,

@@ -88,7 +88,16 @@ impl PlannedProviderImage {
             return Ok(());
         };
         for image in images.list(&self.spec(context, config)).await? {
-            if image.is_planned && image.is_present && image.is_own {
+            if image.is_planned && image.is_present && !image.is_own {
+                let message = format!(
+                    "`{}` cannot be made again: ralph has no record of making it",
+                    image.name
+                );
+                return Err(AssemblyError::usage(message).with_hint(
+                    "remove it with the tool of the provider (`tart delete NAME`), then try again",
+                ));
+            }
+            if image.is_planned && image.is_present {
                 images.remove(&image.name).await?;
             }
         }

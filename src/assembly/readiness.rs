@@ -11,11 +11,12 @@ use crate::config::{Config, ConfigOverride, SandboxType, SettingPlace};
 use crate::credential::Vault;
 use crate::text::error_chain;
 
+use super::agents::{agent_of_profile, settings_of};
 use super::broker::BrokeredServices;
 use super::configuration::{self, GivenSettings, project_dir};
 use super::credentials::{from_environment, open_vault};
 use super::provider::create_provider;
-use super::{AssemblyContext, AssemblyError, equipment};
+use super::{AssemblyContext, AssemblyError, equipment, routes};
 
 /// How long a provider may take to report whether it can be used.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -99,7 +100,14 @@ pub(crate) async fn look(
 /// Whether there is a credential for an agent.
 async fn credential_of(agent: KnownAgent, config: &Config, vault: &Vault) -> Readiness {
     if agent.is_built_in {
-        return Readiness::ready(agent.name, "built in; the profiles name its models".to_owned());
+        let profile = &config.settings.default_profile;
+        return match routes::missing(config, profile) {
+            None => Readiness::ready(
+                agent.name,
+                format!("built in; the profile `{profile}` can be called"),
+            ),
+            Some(missing) => Readiness::missing(agent.name, missing.why, Some(missing.next_step)),
+        };
     }
     let kinds = agent.service.map_or(&[][..], |service| service.credentials);
     for kind in kinds.iter().copied() {
@@ -169,15 +177,24 @@ async fn provider(context: &AssemblyContext, given: &GivenSettings, kind: Sandbo
         }
         Err(_) => {
             let seconds = CHECK_TIMEOUT.as_secs();
-            Readiness::missing(kind.name(), format!("it did not answer within {seconds} s"), None)
+            let next = "start it, or check its address; then `ralph doctor env` again".to_owned();
+            Readiness::missing(
+                kind.name(),
+                format!("it did not answer within {seconds} s"),
+                Some(next),
+            )
         }
     }
 }
 
 async fn first_run(context: &AssemblyContext, config: &Config, agents: &[Readiness]) -> FirstRun {
-    let agent = config.settings.agent.kind;
     let profile = &config.settings.default_profile;
-    let model = match (agent.is_built_in, &config.settings.agent.model) {
+    let agent = agent_of_profile(config, profile);
+    let of_profile = settings_of(config, profile).and_then(|model| model.agent_model.as_ref());
+    let model = match (
+        agent.is_built_in,
+        of_profile.or(config.settings.agent.model.as_ref()),
+    ) {
         (false, Some(model)) => model.clone(),
         (false, None) => "its default model".to_owned(),
         (true, _) => {

@@ -137,25 +137,35 @@ impl ProfileRoute {
     }
 
     fn unusable(&self, error: &EndpointError) -> AssemblyError {
-        let setting = match self {
-            Self::Endpoint { setting, .. } => setting,
-            Self::Direct { service, .. } => service.url_variable,
-            Self::Unknown { model } => model,
+        let (address, key) = match self {
+            Self::Endpoint {
+                setting, variable, ..
+            } => (setting.as_str(), Some(variable)),
+            Self::Direct {
+                service, variable, ..
+            } => (service.url_variable, variable.as_ref()),
+            Self::Unknown { model } => (model.as_str(), None),
         };
-        AssemblyError::usage(format!("{setting}: {error}"))
+        match (error, key) {
+            (EndpointError::Key(_), Some(variable)) => AssemblyError::usage(format!("{variable}: {error}"))
+                .with_hint("a key has no line breaks and no characters beyond ASCII: set it again"),
+            _ => AssemblyError::usage(format!("{address}: {error}")),
+        }
     }
 
     fn model(&self) -> Result<Arc<dyn Model>, AssemblyError> {
-        if let Some(MissingRoute { why, next_step }) = self.missing() {
-            let reason = format!("{why}; {next_step}");
-            return Ok(Arc::new(UnroutedModel { reason }));
-        }
-        let unknown = || UnroutedModel {
-            reason: "it has no service".to_owned(),
+        let missing = self.missing();
+        let client = match missing {
+            None => self.client()?,
+            Some(_) => None,
         };
-        Ok(match self.client()? {
+        Ok(match client {
             Some(client) => Arc::new(client),
-            None => Arc::new(unknown()),
+            None => Arc::new(UnroutedModel {
+                reason: missing.map_or_else(String::new, |missing| {
+                    format!("{}; {}", missing.why, missing.next_step)
+                }),
+            }),
         })
     }
 }
@@ -204,10 +214,14 @@ pub(super) fn doctor_profile(config: &Config) -> &str {
     if replaced { default } else { doctor }
 }
 
-/// Whether the built-in agent can go on with the fallback profile. A program calls its model itself.
+/// What is missing for the built-in agent to work with a profile. A program calls its model itself.
+pub(super) fn uncallable(config: &Config, profile: &str) -> Option<MissingRoute> {
+    missing(config, profile).filter(|_| agent_of_profile(config, profile).is_built_in)
+}
+
+/// Whether the agent can go on with the fallback profile.
 pub(super) fn can_fall_back(config: &Config) -> bool {
-    let fallback = &config.settings.fallback_profile;
-    !agent_of_profile(config, fallback).is_built_in || missing(config, fallback).is_none()
+    uncallable(config, &config.settings.fallback_profile).is_none()
 }
 
 /// Says that a run goes without its fallback or its doctor, because a key is missing.

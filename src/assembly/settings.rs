@@ -17,6 +17,10 @@ pub(crate) fn settings(config: &Config, script: Option<&str>) -> Result<RunSetti
     let from = &config.settings;
     let identity = CommitIdentity::new(&from.git.user_name, &from.git.user_email)
         .map_err(|error| AssemblyError::usage(error.to_string()))?;
+    let uncallable = config
+        .profiles
+        .keys()
+        .filter(|name| script.is_none() && routes::uncallable(config, name).is_some());
     Ok(RunSettings {
         budget: Budget {
             max_iterations: from.budget.max_iterations.get(),
@@ -46,6 +50,7 @@ pub(crate) fn settings(config: &Config, script: Option<&str>) -> Result<RunSetti
                 None => routes::doctor_profile(config).to_owned(),
             }),
             all: routes::priced_profiles(config),
+            uncallable: uncallable.cloned().collect(),
         },
         identity,
         prompt_bytes: from.prompt.max_bytes.get() as usize,
@@ -56,6 +61,7 @@ pub(crate) fn settings(config: &Config, script: Option<&str>) -> Result<RunSetti
         commit_leftovers: from.git.commit_leftovers,
         setup_command: from.task.setup_command.clone(),
         setup_cache: None,
+        allowable_hosts: from.sandbox.network.may_be_allowed.clone().into(),
         model_wait: MODEL_WAIT,
     })
 }

@@ -108,7 +108,7 @@ pub(super) fn said(context: &Context, run: &RunDir, request: &InterventionReques
         Intervention::Pause => format!("Asked it to pause after this iteration: run {id}."),
         Intervention::Rotate => format!("Asked it for a fresh iteration: run {id}."),
         Intervention::AllowHosts { .. } if is_live(run) => {
-            format!("In force for run {id} at once, except for new ports: {what}.")
+            format!("Asked run {id}, which takes it at once, except for new ports: {what}.")
         }
         _ if is_live(run) => format!("Left for run {id}, before its next iteration: {what}."),
         _ => format!("Left for run {id}, when `ralph resume {id}` continues it: {what}."),

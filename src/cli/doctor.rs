@@ -78,9 +78,14 @@ pub(super) async fn doctor(context: &Context, args: DoctorArgs) -> CliResult {
 fn apply(context: &Context, name: &str, parts: DiagnosisParts) -> CliResult {
     let control = context.control()?;
     let run = control.find(name)?;
-    let requests = control.apply_diagnosis(&run, parts)?;
+    let (diagnosis, requests) = control.apply_diagnosis(&run, parts)?;
     for request in &requests {
         said(context, &run, request);
+    }
+    if !requests.is_empty() {
+        context
+            .ui
+            .say(format_args!("From this diagnosis:\n{}", diagnosis.trim()));
     }
     if requests.is_empty() {
         let id = &run.facts().id;

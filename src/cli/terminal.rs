@@ -65,7 +65,26 @@ fn is_detail(kind: &EventKind) -> bool {
         | EventKind::EvidenceStarted { .. }
         | EventKind::EvidenceEnded { .. } => true,
         EventKind::LoopScored { gutter, .. } => !gutter,
-        _ => false,
+        EventKind::RunStarted { .. }
+        | EventKind::RunResumed { .. }
+        | EventKind::Preflight { .. }
+        | EventKind::IterationStarted { .. }
+        | EventKind::ModelAnswered { .. }
+        | EventKind::Action { .. }
+        | EventKind::Output { .. }
+        | EventKind::Transcript { .. }
+        | EventKind::Checked { .. }
+        | EventKind::Ticked { .. }
+        | EventKind::NotTicked { .. }
+        | EventKind::BudgetWarning { .. }
+        | EventKind::IterationEnded { .. }
+        | EventKind::Ladder { .. }
+        | EventKind::Diagnosed { .. }
+        | EventKind::Intervened { .. }
+        | EventKind::Waiting { .. }
+        | EventKind::Warning { .. }
+        | EventKind::PullRequest { .. }
+        | EventKind::RunEnded { .. } => false,
     }
 }
 

@@ -259,6 +259,23 @@ fn check_passthrough(stack: &mut LayerStack, settings: &ConfigSettings) {
     }
 }
 
+/// Variables of commands that the walls of a sandbox depend on: where it keeps files, its proxy, and whom it trusts.
+const RESERVED: [&str; 13] = [
+    "HOME",
+    "TMPDIR",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "NIX_SSL_CERT_FILE",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+    "JAVA_TOOL_OPTIONS",
+];
+
 /// The variables of commands have valid names, and each secret says where it goes.
 fn check_command_env(stack: &mut LayerStack, settings: &ConfigSettings) {
     let sandbox = &settings.sandbox;
@@ -268,6 +285,10 @@ fn check_command_env(stack: &mut LayerStack, settings: &ConfigSettings) {
         if !is_variable_name(name) {
             let key = KeyPath::from_segments(["sandbox", table, name]);
             stack.contradiction(&key, "the name of a variable has only letters, digits and `_`");
+        }
+        if RESERVED.contains(&name.to_ascii_uppercase().as_str()) || name.starts_with("RALPH_") {
+            let key = KeyPath::from_segments(["sandbox", table, name]);
+            stack.contradiction(&key, "ralph sets this variable itself; choose another name");
         }
     }
     for (name, secret) in &sandbox.secrets {

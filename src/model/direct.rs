@@ -131,11 +131,12 @@ impl DirectService {
         prefixes.join(", ")
     }
 
-    /// The price of a model at this address; `None` if it is unknown. A service without a key is free on this computer or
-    /// in its network.
+    /// The price of a model at this address; `None` if it is unknown. List prices are those of the service's own address, or
+    /// of a proxy on this computer or in its network. A service without a key is free there.
     #[must_use]
     pub fn list_price(&self, model: &str, base_url: &str) -> Option<ListPrice> {
         match self.key_variable {
+            Some(_) if base_url != self.base_url && !is_nearby(base_url) => None,
             Some(_) => PriceTable::shipped().price(model),
             None => is_nearby(base_url).then_some(ListPrice::FREE),
         }
@@ -169,6 +170,15 @@ mod tests {
     fn a_model_is_at_the_service_of_its_prefix(#[case] model: &str, #[case] expected: Option<(&str, &str)>) {
         let found = DirectService::for_model(model);
         assert_eq!(found.map(|(service, name)| (service.prefix, name)), expected);
+    }
+
+    #[rstest]
+    #[case::own("https://api.openai.com/v1", true)]
+    #[case::proxy_on_this_computer("http://127.0.0.1:4000", true)]
+    #[case::another_vendor("https://models.example.org/v1", false)]
+    fn a_list_price_belongs_to_the_address_of_its_service(#[case] url: &str, #[case] is_known: bool) {
+        let (service, _) = DirectService::for_model("openai/gpt-5-mini").unwrap();
+        assert_eq!(service.list_price("openai/gpt-5-mini", url).is_some(), is_known);
     }
 
     #[rstest]

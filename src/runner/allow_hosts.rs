@@ -18,7 +18,7 @@ impl RunInputs<'_> {
                 provider.name()
             ));
         }
-        match rules(asked, hosts) {
+        match self.rules(asked, hosts) {
             Err(reason) => Some(reason),
             Ok(rules) => {
                 let objection = rules.iter().find_map(|rule| self.spec.network.objection_to(rule));
@@ -28,6 +28,20 @@ impl RunInputs<'_> {
                 objection
             }
         }
+    }
+
+    /// The rules of a request, or why one may not be added. Their place, which the audit shows, says who asked.
+    fn rules(self, asked: &InterventionRequest, hosts: &[String]) -> Result<Vec<PolicyRule>, String> {
+        let place = format!(
+            "allowed by {}, {}",
+            asked.by,
+            asked.at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        );
+        let allowable = &self.settings.allowable_hosts;
+        hosts
+            .iter()
+            .map(|host| Ok(allowable.rule(host)?.at(&place)))
+            .collect()
     }
 
     /// Lets the sandbox reach what people allowed before.
@@ -60,22 +74,12 @@ impl RunInputs<'_> {
     }
 }
 
-/// The rules of a request. Their place, which the audit shows, says who asked.
-fn rules(asked: &InterventionRequest, hosts: &[String]) -> Result<Vec<PolicyRule>, String> {
-    let place = format!(
-        "allowed by {}, {}",
-        asked.by,
-        asked.at.strftime("%Y-%m-%dT%H:%M:%SZ")
-    );
-    hosts.iter().map(|host| Ok(host_rule(host)?.at(&place))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::network::{Policy, PolicyRequest};
+    use crate::network::{AllowableHosts, Policy, PolicyRequest};
     use crate::runner::interventions::until_stopped;
     use crate::runner::tests::TestRun;
 
@@ -125,6 +129,18 @@ mod tests {
         run.inputs().allow_hosts_again(progress.journal.lines());
         assert!(verdict(&run, "a.example").contains("allowed by someone"));
         assert_eq!(verdict(&run, "b.example"), "host not in policy");
+    }
+
+    #[tokio::test]
+    async fn what_may_not_be_added_any_more_is_not_allowed_again() {
+        let mut run = TestRun::new().await;
+        run.spec.network = Policy::allowlist([]);
+        let refused = run.inputs().allow_hosts(&request(&["*.api.example"])).unwrap();
+        assert!(refused.contains("is a wildcard"), "{refused}");
+        run.settings.allowable_hosts = AllowableHosts::Listed(Vec::new());
+        let refused = run.inputs().allow_hosts(&request(&["a.example"])).unwrap();
+        assert!(refused.contains("nothing may be added"), "{refused}");
+        assert_eq!(verdict(&run, "a.example"), "host not in policy");
     }
 
     #[tokio::test]

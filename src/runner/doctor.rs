@@ -7,6 +7,7 @@ use crate::event::EventKind;
 use crate::model::{CallPurpose, ModelMessage, ModelReply, ModelRequest, Profile};
 use crate::state::{
     DoctorReport, IterationRecord, IterationVerdict, JournalEntry, RunOutcomeKind, StateError,
+    standing_records,
 };
 use crate::text::counted;
 
@@ -127,10 +128,10 @@ impl RunProgress<'_> {
         let (settings, reporter) = (self.inputs.settings, self.inputs.reporter);
         if let Some(name) = report
             .profile
-            .take_if(|name| settings.profiles.get(name).is_none())
+            .take_if(|name| !settings.profiles.callable().any(|known| known == name))
         {
             reporter.warn(format!(
-                "the doctor suggests the model `{name}`, but there is no such profile"
+                "the doctor suggests the model `{name}`, but there is no such profile that can be called"
             ));
         }
         let (pattern, iteration) = (report.failure_patterns.join(" "), record.iteration);
@@ -159,17 +160,10 @@ impl RunProgress<'_> {
     }
 
     fn doctor_prompt(&self) -> Result<String, RunError> {
-        let records: Vec<&IterationRecord> = self.journal.records().collect();
+        let records = standing_records(self.journal.lines());
         let recent = &records[records.len().saturating_sub(MAX_ITERATIONS)..];
         let iterations: String = recent.iter().map(|record| iteration_text(record)).collect();
-        let profiles: Vec<&str> = self
-            .inputs
-            .settings
-            .profiles
-            .all
-            .keys()
-            .map(String::as_str)
-            .collect();
+        let profiles: Vec<&str> = self.inputs.settings.profiles.callable().collect();
         let schema = serde_json::to_string_pretty(&schemars::schema_for!(DoctorReport))
             .map_err(StateError::encode("diagnosis.schema.json"))?;
         let mut templates = Environment::new();

@@ -169,14 +169,17 @@ impl Run<'_> {
                 commands: commands.iter().map(ToString::to_string).collect(),
             });
         }
-        let gathered = self.gather_with_retry(round, commands).await?;
+        let gathered = self.gather_with_retry(round, commands).await;
         if !round.quiet {
+            let passed = |gathered: &Evidence| {
+                gathered.pause.is_none() && gathered.checks.iter().all(CheckResult::passed)
+            };
             reporter.emit(EventKind::EvidenceEnded {
-                passed: gathered.pause.is_none() && gathered.checks.iter().all(CheckResult::passed),
+                passed: gathered.as_ref().is_ok_and(passed),
                 seconds: started.elapsed().as_secs_f64(),
             });
         }
-        Ok(gathered)
+        gathered
     }
 
     async fn gather_with_retry(

@@ -1,6 +1,7 @@
 //! Opens a run: for the first time, or again after a stop, a crash, a lost sandbox, or on another host.
 
 use std::fs;
+use std::io;
 use std::time::Duration;
 
 use crate::event::EventKind;
@@ -27,6 +28,9 @@ const STARTERS: [(&str, &str); 6] = [
 
 /// The run files that begin as those of the project, where it has them.
 const SEEDED: [&str; 2] = ["guardrails.md", "notes.md"];
+
+/// The longest text that one begins with, in bytes.
+const MAX_SEED: u64 = 256 << 10;
 
 /// How long to wait for git processes of an earlier owner.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -128,8 +132,22 @@ impl Run<'_> {
             return Ok(None);
         };
         let path = project.join(".ralph").join(name);
-        let bytes = if_exists(fs::read(&path)).map_err(StateError::io("read", path))?;
-        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        let metadata = if_exists(fs::symlink_metadata(&path)).map_err(StateError::io("read", &path))?;
+        let Some(metadata) = metadata else {
+            return Ok(None);
+        };
+        let is_linked = fs::symlink_metadata(project.join(".ralph")).is_ok_and(|dir| dir.is_symlink());
+        if !metadata.is_file() || is_linked || metadata.len() > MAX_SEED {
+            // A link could lead to any file of the host, whose text would be in the prompt.
+            let reason = format!(
+                "it must be a file of at most {} KiB, not behind a link",
+                MAX_SEED >> 10
+            );
+            let error = io::Error::new(io::ErrorKind::InvalidInput, reason);
+            return Err(StateError::io("read", &path)(error));
+        }
+        let text = fs::read_to_string(&path);
+        text.map(Some).map_err(StateError::io("read", &path))
     }
 
     /// Resumes a run from a checkpoint, and saves a checkpoint of its own that names the new owner.

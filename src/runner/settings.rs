@@ -1,10 +1,11 @@
 //! The settings of a run. The command line fills them from the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::model::Profile;
+use crate::network::AllowableHosts;
 use crate::scm::{CommitIdentity, DEFAULT_BUNDLE_LIMIT};
 use crate::state::Rung;
 
@@ -43,6 +44,8 @@ pub struct RunSettings {
     pub setup_command: Option<String>,
     /// Where results of such commands are kept for later runs. `None` means that they run each time.
     pub setup_cache: Option<PathBuf>,
+    /// Which hosts people may add to the network policy.
+    pub allowable_hosts: AllowableHosts,
     /// The first wait when a model is unreachable and names no time. It doubles each time.
     pub model_wait: Duration,
 }
@@ -67,6 +70,7 @@ impl RunSettings {
                 fallback: None,
                 doctor: None,
                 all: BTreeMap::from([(profile.name.clone(), profile)]),
+                uncallable: BTreeSet::new(),
             },
             identity: CommitIdentity::default(),
             prompt_bytes: 200_000,
@@ -77,6 +81,7 @@ impl RunSettings {
             commit_leftovers: false,
             setup_command: None,
             setup_cache: None,
+            allowable_hosts: AllowableHosts::PublicNames,
             model_wait: Duration::from_secs(30),
         }
     }
@@ -112,6 +117,8 @@ pub struct Profiles {
     pub doctor: Option<String>,
     /// All profiles by name.
     pub all: BTreeMap<String, Profile>,
+    /// The names of those that cannot be called, for example without a key. The doctor does not suggest them.
+    pub uncallable: BTreeSet<String>,
 }
 
 impl Profiles {
@@ -119,6 +126,12 @@ impl Profiles {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Profile> {
         self.all.get(name)
+    }
+
+    /// The names of the profiles that can be called.
+    pub(super) fn callable(&self) -> impl Iterator<Item = &str> {
+        let names = self.all.keys().filter(|name| !self.uncallable.contains(*name));
+        names.map(String::as_str)
     }
 }
 

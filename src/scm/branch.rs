@@ -18,7 +18,8 @@ pub fn branch_name(prefix: &str, task_id: &str, title: &str) -> String {
     };
     let mut parts = slugs(prefix);
     let id = slug(task_id);
-    if !parts.contains(&id) {
+    let has_id = parts.len() > 1 && parts.last() == Some(&id);
+    if !has_id {
         parts.push(id);
     }
     if !title.is_empty() {
@@ -130,5 +131,7 @@ mod tests {
             branch_name("ralph/task-0011", "task-001", "x"),
             "ralph/task-0011/task-001/x"
         );
+        assert_eq!(branch_name("ralph", "ralph", ""), "ralph/ralph");
+        assert_eq!(branch_name("bots/x/ralph", "x", "y"), "bots/x/ralph/x/y");
     }
 }

@@ -429,22 +429,32 @@ fn the_environment_is_described() {
     };
     assert_eq!(row("providers", "local")["ready"], true);
     assert_eq!(row("providers", "daytona")["ready"], false);
-    assert_eq!(row("agents", "actions")["ready"], true);
+    let actions = row("agents", "actions");
+    assert_eq!(actions["ready"], false);
+    assert!(
+        actions["detail"]
+            .as_str()
+            .unwrap()
+            .contains("`ZAI_API_KEY` is not set"),
+        "{actions}"
+    );
     assert_eq!(row("keys", "OPENAI_API_KEY")["detail"], "not set");
 }
 
 #[test]
 fn what_a_first_run_would_use_is_named_with_the_next_step() {
     let place = Place::new();
-    let look = |key: Option<&str>| {
+    let look = |agent: &str, key: Option<&str>| {
         let mut command = place.ralph(&["doctor", "env", "--json"]);
         command
             .env("RALPH_SANDBOX__TYPE", "local")
-            .env("RALPH_AGENT__NAME", "claude")
-            .env("RALPH_AGENT__AUTH", "api-key")
+            .env("RALPH_AGENT__NAME", agent)
             .env("RALPH_BUDGET__MAX_TOKENS_TOTAL", "100000");
-        if let Some(key) = key {
-            command.env("ANTHROPIC_API_KEY", key);
+        if agent == "claude" {
+            command.env("RALPH_AGENT__AUTH", "api-key");
+        }
+        if let Some(variable) = key {
+            command.env(variable, "CANARY-0123456789");
         }
         let ended = finish(&mut command);
         ended.expect(0, &[]);
@@ -452,18 +462,26 @@ fn what_a_first_run_would_use_is_named_with_the_next_step() {
         let report: Value = serde_json::from_str(&ended.stdout).unwrap();
         report["first_run"].clone()
     };
-    let without = look(None);
-    assert_eq!(
-        (&without["agent"], &without["sandbox"]),
-        (&json!("claude"), &json!("local"))
-    );
-    assert!(without["problem"].as_str().is_some(), "{without}");
-    assert!(
-        without["next"].as_str().unwrap().contains("ralph token store"),
-        "{without}"
-    );
-    let with = look(Some("CANARY-0123456789"));
-    assert_eq!(with["problem"], Value::Null, "{with}");
+    for (agent, variable, problem) in [
+        ("claude", "ANTHROPIC_API_KEY", "no credential found"),
+        ("actions", "ZAI_API_KEY", "`ZAI_API_KEY` is not set"),
+    ] {
+        let without = look(agent, None);
+        assert_eq!(
+            (&without["agent"], &without["sandbox"]),
+            (&json!(agent), &json!("local"))
+        );
+        assert!(
+            without["problem"].as_str().unwrap().contains(problem),
+            "{without}"
+        );
+        assert!(
+            without["next"].as_str().is_some_and(|next| !next.is_empty()),
+            "{without}"
+        );
+        let with = look(agent, Some(variable));
+        assert_eq!(with["problem"], Value::Null, "{with}");
+    }
 }
 
 #[test]

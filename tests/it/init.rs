@@ -147,6 +147,23 @@ fn what_is_there_is_kept_and_seeds_each_new_run() {
 }
 
 #[test]
+fn a_seed_behind_a_link_is_refused() {
+    let place = project();
+    place.write("elsewhere.txt", "a text that no prompt may have\n");
+    finish(&mut init(&place, &[])).expect(0, &[]);
+    let notes = place.repo().join(".ralph/notes.md");
+    std::fs::remove_file(&notes).unwrap();
+    std::os::unix::fs::symlink("../elsewhere.txt", &notes).unwrap();
+    place.set_goal();
+    let ended = place.run_script(&crate::support::ralph::script([whole_task()]));
+    assert_ne!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended.stderr.contains("notes.md") && ended.stderr.contains("not behind a link"),
+        "{ended:?}"
+    );
+}
+
+#[test]
 fn agent_and_provider_can_be_given() {
     let place = project();
     finish(&mut init(&place, &["--agent", "claude", "--type", "docker"])).expect(

@@ -107,6 +107,7 @@ impl SettingsShape {
                 all: ["cheap", "strong", "doctor"]
                     .map(|name| (name.to_owned(), self.profile(name)))
                     .into(),
+                uncallable: std::collections::BTreeSet::new(),
             },
             identity: CommitIdentity::new("ralph", "ralph@localhost").unwrap(),
             prompt_bytes: 100_000,
@@ -117,6 +118,7 @@ impl SettingsShape {
             commit_leftovers: self.commit_leftovers,
             setup_command: None,
             setup_cache: None,
+            allowable_hosts: ralph::network::AllowableHosts::PublicNames,
             model_wait: Duration::from_millis(self.model_wait_ms),
         }
     }

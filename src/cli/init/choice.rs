@@ -226,7 +226,6 @@ async fn providers(context: &Context, has_key: &impl Fn(&str) -> bool) -> Vec<In
     };
     let mut all = vec![
         docker,
-        option("local", None, local),
         plain(
             "docker-sandbox",
             (!host.has_program("sbx")).then_some("the program `sbx`"),
@@ -239,6 +238,8 @@ async fn providers(context: &Context, has_key: &impl Fn(&str) -> bool) -> Vec<In
             "daytona",
             (!has_key("DAYTONA_API_KEY")).then_some("`DAYTONA_API_KEY`"),
         ),
+        // It isolates nothing, so it comes after those that do.
+        option("local", None, local),
     ];
     all.sort_by_key(|option| option.missing.is_some());
     all
