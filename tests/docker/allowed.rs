@@ -43,7 +43,7 @@ fn waiting(site: &Site) -> Value {
 
 fn allow(site: &Site) {
     let args = ["network", "allow", &site.place.run_id(), "api.example", "--yes"];
-    finish(&mut site.ralph(&args)).expect(0, &["In force for run", "allow network access to api.example"]);
+    finish(&mut site.ralph(&args)).expect(0, &["takes it at once", "allow network access to api.example"]);
 }
 
 /// What the network audit of the run says of `api.example`.
@@ -105,5 +105,7 @@ async fn an_allowed_host_survives_a_kill_before_its_application_and_the_resume_a
     finish(&mut site.ralph(&["resume"])).expect(3, &["allow network access to api.example"]);
     finish(&mut site.ralph(&["resume"])).expect(0, &["done: "]);
     assert_recorded(&site, 1);
+    // What the killed process was about to remove is pruned as any other orphan.
+    finish(&mut site.ralph(&["sandbox", "prune", "--type", "docker"])).expect(0, &[]);
     site.expect_nothing_left();
 }

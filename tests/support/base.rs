@@ -16,9 +16,14 @@ pub async fn image(engine: &Engine) -> Result<String, String> {
     given(engine, NAME, &["make-base"]).await
 }
 
-/// The name of the image with tools, or why the test cannot run.
+/// The name of the image with tools, or why the test cannot run. The npm of trixie's packages does not authenticate at a proxy.
 pub async fn tools(engine: &Engine) -> Result<String, String> {
-    given(engine, "ralph-test-tools:trixie", &["make-debian", "tools"]).await
+    given(
+        engine,
+        "ralph-test-tools:bookworm",
+        &["make-debian", "tools", "bookworm"],
+    )
+    .await
 }
 
 /// An image that the engine has, or is given. Two that do so at once come to the same.
