@@ -180,7 +180,10 @@ impl Policy {
     pub fn objection_to(&self, rule: &PolicyRule) -> Option<String> {
         match self.mode {
             PolicyMode::Deny => {
-                return Some(format!("{} denies everything, whatever is added", self.line));
+                return Some(format!(
+                    "{} denies everything; only an allowlist can be extended",
+                    self.line
+                ));
             }
             PolicyMode::AllowAll | PolicyMode::Record => {
                 return Some(format!(
