@@ -16,7 +16,7 @@ use crate::task::{Task, lint};
 use super::broker::BrokeredServices;
 use super::choice::{AgentChoice, SandboxChoice};
 use super::configuration::{self, GivenSettings, TaskFile, project_dir};
-use super::error::{describe_finding, io_error};
+use super::error::{check_findings, io_error};
 use super::ralph::RunTarget;
 use super::{
     AssemblyContext, AssemblyError, AssemblyReporter, Ralph, SilentReporter, Surroundings, equipment, image,
@@ -253,10 +253,7 @@ impl RalphBuilder {
         };
         let min_checkboxes = config.settings.task.min_checkboxes.get() as usize;
         let findings = lint(text.as_deref(), min_checkboxes);
-        if !findings.is_empty() {
-            let details = findings.iter().map(|finding| describe_finding(name, finding));
-            return Err(AssemblyError::invalid_task(name, findings.len()).with_details(details));
-        }
+        check_findings(name, &findings, context.reporter.as_ref())?;
         Ok(TaskFile {
             text: text.unwrap_or_default(),
             path,

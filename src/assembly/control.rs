@@ -17,7 +17,7 @@ use crate::task::{Task, lint, render_ticks};
 use crate::text::cut_middle;
 
 use super::configuration::{self, GivenSettings};
-use super::error::describe_finding;
+use super::error::check_findings;
 use super::provider::create_provider;
 use super::{AssemblyContext, AssemblyError, SilentReporter, Surroundings, routes};
 
@@ -199,10 +199,7 @@ impl RunControl {
             &self.given,
         )?;
         let findings = lint(Some(&text), rules.settings.task.min_checkboxes.get() as usize);
-        if !findings.is_empty() {
-            let details = findings.iter().map(|finding| describe_finding(name, finding));
-            return Err(AssemblyError::invalid_task(name, findings.len()).with_details(details));
-        }
+        check_findings(name, &findings, self.context.reporter.as_ref())?;
         let (before, after) = (Task::parse(&run.next_task()?)?, Task::parse(&text)?);
         let config = configuration::load_of_run(&self.context, run, Some(&text), &self.given)?;
         check_edit(run, &before, &after, &config)?;

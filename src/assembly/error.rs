@@ -17,8 +17,10 @@ use crate::runner::RunError;
 use crate::sandbox::{SandboxError, SandboxErrorKind};
 use crate::scm::ScmError;
 use crate::state::StateError;
-use crate::task::TaskError;
+use crate::task::{LintSeverity, TaskError};
 use crate::text::{counted, error_chain};
+
+use super::AssemblyReporter;
 
 /// What kind of error it is: who can mend it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,8 +125,34 @@ impl AssemblyError {
     }
 }
 
-/// A finding of the linter for a person: place, reason and fix.
+/// Refuses a task file with errors. Reports the warnings of one without.
+pub(crate) fn check_findings(
+    path: &Path,
+    findings: &[TaskError],
+    reporter: &dyn AssemblyReporter,
+) -> Result<(), AssemblyError> {
+    let is_error = |finding: &&TaskError| finding.severity == LintSeverity::Error;
+    let errors = findings.iter().filter(is_error).count();
+    if errors > 0 {
+        let details = findings.iter().map(|finding| describe_finding(path, finding));
+        return Err(AssemblyError::invalid_task(path, errors).with_details(details));
+    }
+    for warning in findings {
+        reporter.warn(&explain_finding(path, warning));
+    }
+    Ok(())
+}
+
+/// A finding of the linter for a person: severity, place, reason and fix.
 pub(crate) fn describe_finding(path: &Path, finding: &TaskError) -> String {
+    let finding_text = explain_finding(path, finding);
+    match finding.severity {
+        LintSeverity::Error => finding_text,
+        LintSeverity::Warning => format!("warning: {finding_text}"),
+    }
+}
+
+fn explain_finding(path: &Path, finding: &TaskError) -> String {
     let line = finding.line.map_or(String::new(), |line| format!(":{line}"));
     format!(
         "{}{line}: {}\n  fix: {}",

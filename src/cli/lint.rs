@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use crate::assembly::{AssemblyError, describe_finding, read_task_text};
-use crate::task::lint;
+use crate::task::{LintSeverity, TaskError, lint};
+use crate::text::counted;
 
 use super::{CliExit, CliResult, Context, configuration};
 
@@ -30,9 +31,18 @@ pub(super) fn lint_task(context: &Context, args: &LintArgs) -> CliResult {
             .iter()
             .try_for_each(|finding| context.ui.data(describe_finding(&args.task, finding)))?;
     }
-    if findings.is_empty() {
-        context.ui.say(format_args!("{} is valid.", args.task.display()));
-        return Ok(CliExit::Success);
+    let is_error = |finding: &&TaskError| finding.severity == LintSeverity::Error;
+    let errors = findings.iter().filter(is_error).count();
+    if errors > 0 {
+        return Err(AssemblyError::invalid_task(&args.task, errors));
     }
-    Err(AssemblyError::invalid_task(&args.task, findings.len()))
+    let task = args.task.display();
+    match findings.len() {
+        0 => context.ui.say(format_args!("{task} is valid.")),
+        warnings => context.ui.say(format_args!(
+            "{task} is valid, with {}.",
+            counted(warnings, "warning")
+        )),
+    }
+    Ok(CliExit::Success)
 }

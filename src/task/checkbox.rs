@@ -34,6 +34,8 @@ pub(super) struct Criteria {
     /// The checkboxes that have a `verify:` without a command.
     pub(super) empty_verify: BTreeSet<CheckboxId>,
     pub(super) errors: Vec<TaskError>,
+    /// What does not prevent a run.
+    pub(super) warnings: Vec<TaskError>,
 }
 
 impl Criteria {
@@ -120,8 +122,8 @@ impl Scan {
             checkbox = Some(self.found.checkboxes.len());
             self.checkbox(checkbox_line, line.number);
             self.found.marks.push(line.start + item.start + MARK);
-        } else if let Some(commands) = verify(item.content) {
-            self.verify(commands, line.number);
+        } else if let Some(verify) = VerifyLine::parse(item.content) {
+            self.verify(verify, line.number);
         } else if is_misspelt_verify(item.content) {
             self.misspelt_verify(line.number);
         }
@@ -166,7 +168,7 @@ impl Scan {
         }
     }
 
-    fn verify(&mut self, commands: Vec<String>, line: usize) {
+    fn verify(&mut self, VerifyLine { commands, ignored }: VerifyLine, line: usize) {
         let Some(of) = self.open.iter().rev().find_map(|item| item.checkbox) else {
             self.found.errors.push(TaskError::new(
                 line,
@@ -190,6 +192,9 @@ impl Scan {
             self.found.empty_verify.insert(checkbox.id.clone());
         }
         checkbox.verify.extend(commands);
+        self.found
+            .warnings
+            .extend(ignored.iter().map(|code| ignored_code(code, line)));
     }
 }
 
@@ -270,23 +275,45 @@ fn milestone(heading: &str) -> Option<MilestoneId> {
     MilestoneId::parse(word.trim_end_matches(':')).ok()
 }
 
-/// The commands of ``verify: `cargo test` and `cargo clippy` ``: the code spans up to the first other word after one. What
-/// follows is an explanation, whose code is no command.
-fn verify(content: &str) -> Option<Vec<String>> {
-    let text = content.strip_prefix("verify:")?;
-    let mut commands: Vec<String> = Vec::new();
-    let mut end = 0;
-    for span in markdown::code_spans(text) {
-        let between = &text[end..span.range.start];
-        if !commands.is_empty() && !is_separator(between) {
-            break;
+/// The parsed line ``verify: `cargo test` and `cargo clippy` ``.
+#[derive(Default)]
+struct VerifyLine {
+    /// The code spans up to the first other word after one.
+    commands: Vec<String>,
+    /// The code spans after that word. They belong to an explanation and are not run.
+    ignored: Vec<String>,
+}
+
+impl VerifyLine {
+    fn parse(content: &str) -> Option<Self> {
+        let text = content.strip_prefix("verify:")?;
+        let mut line = Self::default();
+        let (mut end, mut is_explanation) = (0, false);
+        for span in markdown::code_spans(text) {
+            let between = &text[end..span.range.start];
+            end = span.range.end;
+            is_explanation |= !line.commands.is_empty() && !is_separator(between);
+            let spans = match is_explanation {
+                true => &mut line.ignored,
+                false => &mut line.commands,
+            };
+            if !span.code.is_empty() {
+                spans.push(span.code.to_owned());
+            }
         }
-        end = span.range.end;
-        if !span.code.is_empty() {
-            commands.push(span.code.to_owned());
-        }
+        Some(line)
     }
-    Some(commands)
+}
+
+/// The warning about code after the words of an explanation.
+fn ignored_code(code: &str, line: usize) -> TaskError {
+    let reason =
+        format!("`{code}` is not run: after other words, code in a `verify:` is text, not a command");
+    let fix = format!(
+        "to run it, add a line - verify: `{code}`, or leave only `and`, `then` or a comma between the commands; \
+         to keep it as text, remove its backticks"
+    );
+    TaskError::new(line, LintRule::IgnoredCode, reason, fix).into_warning()
 }
 
 /// Whether this text between two code spans says that both are commands.
@@ -335,6 +362,7 @@ mod tests {
         let errors = found
             .errors
             .iter()
+            .chain(&found.warnings)
             .map(|error| format!("line {}: {error}", error.line.unwrap()));
         boxes.chain(errors).collect()
     }
@@ -436,8 +464,9 @@ mod tests {
 
     #[rstest]
     #[case::one("- [ ] M1 a\n  - verify: `b c`", &["M1 a <- b c"])]
-    #[case::prose_after("- [ ] M1 a\n  - verify: `b c` passes, and prints `ok`", &["M1 a <- b c"])]
-    #[case::prose_in_front("- [ ] M1 a\n  - verify: run `b`, then `c`; both exit with `0`", &["M1 a <- b <- c"])]
+    #[case::prose_after("- [ ] M1 a\n  - verify: `b c` passes, and prints `ok`", &["M1 a <- b c", "line 2: `ok` is not run: after other words, code in a `verify:` is text, not a command"])]
+    #[case::prose_in_front("- [ ] M1 a\n  - verify: run `b`, then `c`; both exit with `0`", &["M1 a <- b <- c", "line 2: `0` is not run: after other words, code in a `verify:` is text, not a command"])]
+    #[case::joined_prose("- [ ] M1 a\n  - verify: `b` runs `` and `c`", &["M1 a <- b", "line 2: `c` is not run: after other words, code in a `verify:` is text, not a command"])]
     #[case::several("- [ ] M1 a\n  - verify: `b`\n\n  * verify: `c` and ``d `e` ``", &["M1 a <- b <- c <- d `e`"])]
     #[case::by_tab("- [ ] M1 a\n\t- verify: `b`", &["M1 a <- b"])]
     #[case::deeper("- [ ] M1 a\n  - how\n    - verify: `b`", &["M1 a <- b"])]

@@ -8,7 +8,7 @@ use crate::text::cut_middle;
 /// The longest message, in characters. What a message quotes may be a file by mistake.
 const LONGEST_MESSAGE: usize = 400;
 
-/// One mistake that prevents a task from being run.
+/// One mistake in a task file.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
 #[error("{reason}")]
 pub struct TaskError {
@@ -16,6 +16,8 @@ pub struct TaskError {
     pub line: Option<usize>,
     /// The rule that it breaks.
     pub rule: LintRule,
+    /// Whether it prevents the task from being run.
+    pub severity: LintSeverity,
     /// What is wrong.
     pub reason: String,
     /// How to fix it.
@@ -32,8 +34,17 @@ impl TaskError {
         Self {
             line: Some(line),
             rule,
+            severity: LintSeverity::Error,
             reason: cut(&reason.into()),
             fix: cut(&fix.into()),
+        }
+    }
+
+    /// The same mistake as a warning.
+    pub(super) fn into_warning(self) -> Self {
+        Self {
+            severity: LintSeverity::Warning,
+            ..self
         }
     }
 
@@ -54,6 +65,16 @@ impl TaskError {
 
 fn cut(message: &str) -> String {
     cut_middle(message, LONGEST_MESSAGE).into_owned()
+}
+
+/// Whether a mistake in a task file prevents a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LintSeverity {
+    /// A run with the task is refused.
+    Error,
+    /// The task can be run, but it may not mean what it seems to say.
+    Warning,
 }
 
 /// A rule for task files.
@@ -82,6 +103,8 @@ pub enum LintRule {
     UniqueIds,
     /// Every checkbox can be verified.
     Verification,
+    /// Every code span of a `verify:` is a command.
+    IgnoredCode,
     /// Every code block and comment is closed.
     Closed,
     /// The templates of the pull request can be rendered.

@@ -4,7 +4,7 @@ use crate::text::counted;
 
 use super::checkbox::Criteria;
 use super::document::TaskDocument;
-use super::error::{LintRule, TaskError, example};
+use super::error::{LintRule, LintSeverity, TaskError, example};
 use super::starter::PLACEHOLDERS;
 
 /// Reports every mistake in a task file, by line. `None` means that the file does not exist.
@@ -14,12 +14,14 @@ pub fn lint(text: Option<&str>, min_checkboxes: usize) -> Vec<TaskError> {
         return vec![TaskError {
             line: None,
             rule: LintRule::FileExists,
+            severity: LintSeverity::Error,
             reason: "the task file does not exist".to_owned(),
             fix: "write `ralph_task.md`, or create an example with `ralph init`".to_owned(),
         }];
     };
     let mut document = TaskDocument::parse(text);
     let mut findings = std::mem::take(&mut document.errors);
+    findings.append(&mut document.criteria.warnings);
     findings.extend(nul_characters(text));
     findings.extend(placeholders(text));
     findings.extend(missing_budgets(&document));

@@ -32,7 +32,7 @@ mod yaml;
 
 pub use checkbox::Checkbox;
 pub use document::body;
-pub use error::{LintRule, TaskError};
+pub use error::{LintRule, LintSeverity, TaskError};
 pub use frontmatter::{Frontmatter, PullRequestOptions, SandboxResources};
 pub use lint::lint;
 pub use name::{BranchName, CheckboxId, MilestoneId, Slug, TaskId};

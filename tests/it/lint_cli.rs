@@ -43,6 +43,29 @@ fn a_key_with_two_names_is_given_once() {
     assert!(ended.stdout.starts_with(finding), "{}", ended.stdout);
 }
 
+#[test]
+fn code_that_is_not_run_is_named_and_refuses_nothing() {
+    let place = Place::new();
+    let verify = "- verify: `grep -q hello a.txt`";
+    let explained = format!("{verify}, which is like running `exit 1`");
+    place.write("ralph_task.md", &TASK.replacen(verify, &explained, 1));
+    let line = TASK.lines().position(|line| line.contains(verify)).unwrap() + 1;
+    let warning = format!("warning: ralph_task.md:{line}: `exit 1` is not run: ");
+    let fix = "\n  fix: to run it, add a line - verify: `exit 1`, or ";
+
+    let ended = place.run(&["lint"]);
+    ended.expect(0, &["ralph_task.md is valid, with 1 warning."]);
+    assert!(ended.stdout.starts_with(&warning), "{}", ended.stdout);
+    assert!(ended.stdout.contains(fix), "{}", ended.stdout);
+    let findings: Value = serde_json::from_str(&place.run(&["lint", "--json"]).stdout).unwrap();
+    let expected = ["ignored-code", "warning"];
+    assert_eq!([&findings[0]["rule"], &findings[0]["severity"]], expected);
+
+    let ended = place.run_script(&script([whole_task()]));
+    ended.expect(0, &[&warning, fix]);
+    assert_eq!(ended.stderr.matches(&warning).count(), 1, "{}", ended.stderr);
+}
+
 /// A task in which four things are wrong.
 const BROKEN: &str = "\
 ---
