@@ -166,11 +166,30 @@ async fn check_direct(
             format!("{url} refused it (HTTP {status})"),
             variable.map_or_else(String::new, variable_hint),
         ),
+        (
+            Ok(Some(Err(ModelError::Refused {
+                status: 403, message, ..
+            }))),
+            variable,
+        ) => not_ready(
+            format!("{url} refused it (HTTP 403): {message}"),
+            forbidden_hint(&variable.map_or_else(String::new, variable_hint)),
+        ),
         (Ok(Some(Err(ModelError::Refused { status, .. }))), _) => {
             ready(format!("not verified: {url} answered with HTTP {status}"))
         }
         (Ok(Some(Err(error))), _) => not_ready(error_chain(&error), UNREACHABLE_HINT),
         (Err(_), _) => not_ready(format!("{url}: the service does not answer"), UNREACHABLE_HINT),
+    }
+}
+
+/// The next step after a 403, whose cause may be the account or the region. `hint` says how to give another credential.
+fn forbidden_hint(hint: &str) -> String {
+    let account = "check the account and its region at the service";
+    if hint.is_empty() {
+        account.to_owned()
+    } else {
+        format!("{account}; or {hint}")
     }
 }
 
@@ -301,6 +320,10 @@ impl CredentialVerifier {
             }
             Ok(Err(VerifyError::Refused { status, .. })) => {
                 return not_ready(format!("{service} refused it (HTTP {status})"), hint);
+            }
+            Ok(Err(VerifyError::Forbidden { message, .. })) => {
+                let why = format!("{service} refused it (HTTP 403): {message}");
+                return not_ready(why, forbidden_hint(hint));
             }
             Ok(Err(error @ VerifyError::Unreachable(_))) => error_chain(&error),
             Ok(Err(error)) => return not_ready(error_chain(&error), hint),

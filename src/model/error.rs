@@ -16,6 +16,9 @@ pub enum ModelError {
         model: String,
         /// How long to wait, if the endpoint says so.
         retry_after: Option<Duration>,
+        /// How many attempts may have been billed; see `ModelReply::unmetered_attempts`. The last one is among them if the
+        /// answer had begun.
+        unmetered_attempts: u32,
     },
     /// The endpoint refuses the credential.
     #[error("{endpoint} refused the credential (HTTP {status})")]
@@ -66,6 +69,19 @@ pub enum ModelError {
 }
 
 impl ModelError {
+    /// How many attempts of the call may have been billed, although it failed.
+    pub(crate) fn unmetered_attempts(&self) -> u32 {
+        match self {
+            Self::RateLimited {
+                unmetered_attempts, ..
+            }
+            | Self::Unavailable {
+                unmetered_attempts, ..
+            } => *unmetered_attempts,
+            _ => 0,
+        }
+    }
+
     /// What the user can do next. Rendered as `hint:` by the CLI only.
     #[must_use]
     pub fn hint(&self) -> &'static str {

@@ -52,7 +52,9 @@ pub use service::{
     ANTHROPIC, ANTHROPIC_KEY, ANTHROPIC_LOGIN, AuthMethod, CURSOR, CredentialKind, CredentialRecord, GATEWAY,
     GATEWAY_KEY, GOOGLE, MODEL_SERVICES, ModelService, OPENAI, OPENAI_KEY, UnknownAuthMethod,
 };
-pub(crate) use service::{ApiError, ApiUsage, CallError, CallRules, ModelApi, ModelRoute, UsageReader};
+pub(crate) use service::{
+    ApiError, ApiUsage, CallError, CallRules, ModelApi, ModelRoute, UsageReader, only_listing_is_forbidden,
+};
 pub(crate) use unrouted_model::UnroutedModel;
 
 /// Answers requests.

@@ -11,7 +11,7 @@ pub struct ModelReply {
     pub model: String,
     /// The tokens used; `None` if the endpoint did not report them.
     pub tokens: Option<Tokens>,
-    /// The cost; `None` if it is unknown, never zero.
+    /// The cost; `None` if it is unknown. Zero only if the model is free.
     pub cost: Option<Usd>,
     /// Whether the answer was cut off at `max_output_tokens`.
     pub cut_off: bool,

@@ -75,6 +75,7 @@ fn error(fault: &ScriptedFailure, request: &ModelRequest) -> ModelError {
     let endpoint = "the script".to_owned();
     match fault {
         ScriptedFailure::RateLimited { retry_after_s } => ModelError::RateLimited {
+            unmetered_attempts: 0,
             model: request.profile.litellm_model.clone(),
             retry_after: retry_after_s.map(|seconds| Duration::from_secs(seconds.into())),
         },

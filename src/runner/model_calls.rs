@@ -122,10 +122,7 @@ fn spent(reply: &Result<ModelReply, ModelError>, reserved: CallCharge) -> CallCh
             };
             (own, reply.unmetered_attempts)
         }
-        Err(ModelError::Unavailable {
-            unmetered_attempts, ..
-        }) => (FREE, *unmetered_attempts),
-        Err(_) => (FREE, 0),
+        Err(error) => (FREE, error.unmetered_attempts()),
     };
     (0..broken_off).fold(own, |sum, _| CallCharge {
         tokens: sum.tokens + reserved.tokens,

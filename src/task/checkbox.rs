@@ -293,9 +293,10 @@ impl VerifyLine {
             let between = &text[end..span.range.start];
             end = span.range.end;
             is_explanation |= !line.commands.is_empty() && !is_separator(between);
-            let spans = match is_explanation {
-                true => &mut line.ignored,
-                false => &mut line.commands,
+            let spans = if is_explanation {
+                &mut line.ignored
+            } else {
+                &mut line.commands
             };
             if !span.code.is_empty() {
                 spans.push(span.code.to_owned());

@@ -4,9 +4,10 @@ use std::io::Write;
 use std::process::Stdio;
 
 use rstest::rstest;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::need;
+use crate::support::direct_server::{self, DirectServer, Flavour, Said};
 use crate::support::model_service::{Answer, KEY, ModelService, USED};
 use crate::support::ralph::{Ended, Place, finish};
 use crate::support::skip;
@@ -121,6 +122,35 @@ async fn the_service_is_asked_before_a_key_is_stored() {
         "FAIL the service accepts the stored credential: HTTP 401: ralph: api.anthropic.com: the service refused the stored credential"
     ));
     assert!(!format!("{passed:?}{failed:?}").contains("CANARY"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_may_only_not_list_models_is_stored_and_a_forbidden_one_is_not() {
+    let server = DirectServer::saying(Flavour::OpenAi, Said::Text(String::new())).await;
+    let place = Place::new();
+    let url = server.base_url();
+    let store = [
+        "token",
+        "store",
+        "--verify",
+        "--auth",
+        "gateway",
+        "--base-url",
+        &url,
+    ];
+    let key = direct_server::KEY;
+    server.refuse_check(403, json!({"message": format!("the team of {key} is blocked")}));
+    let refused = feed(&place, &store, key);
+    refused.expect(
+        1,
+        &["refused the credential (HTTP 403): the team of [redacted] is blocked"],
+    );
+    assert!(!place.home().join("credentials").exists());
+    server.refuse_check(
+        403,
+        json!({"message": "Virtual key is not allowed to call this route. Tried to call route: /v1/models"}),
+    );
+    feed(&place, &store, key).expect(0, &["Stored"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,7 +14,7 @@ use crate::need;
 use crate::support::direct_server::{DirectServer, Flavour, IN, KEY, OUT, Said};
 use crate::support::litellm::{MASTER_KEY, Proxy, executable};
 use crate::support::model::{quick, request};
-use crate::support::ralph::{Place, TASK, finish, whole_task};
+use crate::support::ralph::{Live, Place, TASK, eventually, finish, whole_task};
 
 /// A model of each service.
 fn model_of(flavour: Flavour) -> &'static str {
@@ -104,7 +104,101 @@ async fn a_wrong_key_is_unauthorized_at_every_service() {
 async fn an_overload_amid_an_answer_of_anthropic_is_a_wait(#[case] error: Value) {
     let server = DirectServer::saying(Flavour::Anthropic, Said::Late(error)).await;
     let error = ask(&server, Flavour::Anthropic, KEY).await.unwrap_err();
-    assert!(matches!(error, ModelError::RateLimited { .. }), "{error:?}");
+    let begun = ModelError::RateLimited {
+        model: model_of(Flavour::Anthropic).to_owned(),
+        retry_after: None,
+        unmetered_attempts: 1,
+    };
+    assert_eq!(format!("{error:?}"), format!("{begun:?}"));
+    let first = json!({"type": "overloaded_error", "message": "Overloaded"});
+    let server = DirectServer::saying(Flavour::Anthropic, Said::Error(529, first)).await;
+    let error = ask(&server, Flavour::Anthropic, KEY).await.unwrap_err();
+    let refused = format!("{begun:?}").replace("unmetered_attempts: 1", "unmetered_attempts: 0");
+    assert_eq!(format!("{error:?}"), refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_an_overload_broke_off_counts_in_the_budget() {
+    let flavour = Flavour::Anthropic;
+    let overload = json!({"type": "overloaded_error", "message": "Overloaded"});
+    let server = DirectServer::saying(flavour, Said::Late(overload)).await;
+    let place = place_for(flavour);
+    let mut command = place.ralph(&["run"]);
+    at(&mut command, &server, flavour);
+    command.env("ANTHROPIC_API_KEY", KEY);
+    tokio::task::block_in_place(|| {
+        let live = Live::start(&mut command);
+        eventually("the run waits", || {
+            let log = place.runs().first().map(|run| run.join("ralph/activity.log"));
+            log.and_then(|log| std::fs::read_to_string(log).ok())
+                .is_some_and(|log| log.contains("waiting until"))
+        });
+        let status = place.status();
+        live.signal("TERM");
+        live.wait();
+        // The whole answer was reserved: every byte of the prompt and the limit of the answer.
+        let tokens = status["tokens"].as_u64().unwrap();
+        let limit = server.calls()[0]["max_tokens"].as_u64().unwrap();
+        assert!(tokens > limit, "{status}");
+        assert!(status["cost_usd"].as_f64().unwrap() > 0.0, "{status}");
+    });
+}
+
+#[rstest]
+#[case::free(json!({"cost": 0}), json!(0))]
+// With the user's own key of another provider, `cost` is the fee.
+#[case::own_key(
+    json!({"cost": 0, "is_byok": true, "cost_details": {"upstream_inference_cost": 0.01}}),
+    json!(10_000_000)
+)]
+#[case::own_key_of_unknown_cost(json!({"cost": 0, "is_byok": true, "cost_details": null}), Value::Null)]
+#[case::not_reported(json!({"cost": null}), Value::Null)]
+#[tokio::test]
+async fn what_openrouter_reports_is_the_cost(#[case] usage: Value, #[case] nanos: Value) {
+    let server = DirectServer::saying(Flavour::OpenRouter, Said::Billed(usage)).await;
+    let reply = ask(&server, Flavour::OpenRouter, KEY).await.unwrap();
+    assert_eq!(serde_json::to_value(reply.cost).unwrap(), nanos);
+}
+
+#[rstest]
+#[case::openai_without_the_list(
+    Flavour::OpenAi,
+    "You have insufficient permissions for this operation. Missing scopes: api.model.read.",
+    true
+)]
+#[case::openai(Flavour::OpenAi, "Country, region, or territory not supported", false)]
+#[case::anthropic(Flavour::Anthropic, "Request not allowed", false)]
+#[case::openrouter(Flavour::OpenRouter, "This key is disabled", false)]
+#[case::gemini(
+    Flavour::Gemini,
+    "Your API key sk-direct-CANARY-0123456789 was reported as leaked.",
+    false
+)]
+#[case::ollama(Flavour::Ollama, "", false)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_may_not_be_used_is_named_before_the_first_call(
+    #[case] flavour: Flavour,
+    #[case] message: &str,
+    #[case] accepted: bool,
+) {
+    let server = DirectServer::saying(flavour, Said::Text(whole_task().to_string())).await;
+    server.refuse_check(403, json!({"code": 403, "message": message}));
+    let place = place_for(flavour);
+    let mut command = place.ralph(&["run"]);
+    at(&mut command, &server, flavour);
+    if let Some(variable) = service_of(flavour).key_variable {
+        command.env(variable, KEY);
+    }
+    let ended = tokio::task::block_in_place(|| finish(&mut command));
+    let shown = message.replace(KEY, "[redacted]");
+    if accepted {
+        ended.expect(0, &["accepts `OPENAI_API_KEY`", "done: "]);
+    } else {
+        let why = format!("refused it (HTTP 403): {shown}");
+        ended.expect(1, &[&why, "check the account and its region at the service"]);
+        assert!(server.calls().is_empty());
+    }
+    assert!(!format!("{ended:?}").contains(KEY), "{ended:?}");
 }
 
 #[rstest]

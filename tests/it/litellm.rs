@@ -92,7 +92,10 @@ async fn a_wrong_or_missing_key_is_unauthorized(proxy: &Proxy) {
 
 async fn a_rate_limit_of_the_provider_is_a_wait(proxy: &Proxy) {
     let error = proxy.ask("fail with 429").await.unwrap_err();
-    let ModelError::RateLimited { model, retry_after } = error else {
+    let ModelError::RateLimited {
+        model, retry_after, ..
+    } = error
+    else {
         panic!("{error:?}");
     };
     assert_eq!(

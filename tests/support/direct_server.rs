@@ -36,6 +36,8 @@ pub enum Said {
     Error(u16, Value),
     /// Some text, then this error in the stream.
     Late(Value),
+    /// Some text, with these fields in its usage besides.
+    Billed(Value),
 }
 
 pub const IN: u64 = 12_345;
@@ -54,6 +56,8 @@ struct Shared {
     flavour: Flavour,
     script: Mutex<Script>,
     calls: Mutex<Vec<Value>>,
+    /// The refusal of the check of a key, if it is refused although the key is right.
+    check_refusal: Mutex<Option<(u16, Value)>>,
 }
 
 type Script = Box<dyn FnMut(&Value) -> Said + Send>;
@@ -70,6 +74,7 @@ impl DirectServer {
             flavour,
             script: Mutex::new(Box::new(script)),
             calls: Mutex::default(),
+            check_refusal: Mutex::default(),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -86,6 +91,11 @@ impl DirectServer {
     /// The address, as the variable of the service takes it.
     pub fn base_url(&self) -> String {
         format!("http://{}{}", self.address, self.flavour.base_path())
+    }
+
+    /// Refuses the check of the right key with this status and error.
+    pub fn refuse_check(&self, status: u16, error: Value) {
+        *self.shared.check_refusal.lock().unwrap() = Some((status, error));
     }
 
     /// The bodies of the calls so far.
@@ -232,7 +242,10 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
             json!({"type": "invalid_request_error", "message": "anthropic-version: header is required"}),
         ))
     } else if head.method == Method::GET && flavour.check_path().as_deref() == Some(path) {
-        return whole(200, &json!({"data": []}));
+        match shared.check_refusal.lock().unwrap().clone() {
+            None => return whole(200, &json!({"data": []})),
+            refusal => refusal,
+        }
     } else if head.method != Method::POST || path != flavour.call_path() {
         Some((
             404,
@@ -250,9 +263,10 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
     };
     match said {
         Said::Error(status, error) => whole(status, &flavour.error(error)),
-        Said::Text(text) => stream(events(flavour, &body, &text)),
+        Said::Text(text) => stream(events(flavour, &body, &text, None)),
+        Said::Billed(usage) => stream(events(flavour, &body, "done", Some(&usage))),
         Said::Late(error) => {
-            let mut pieces = events(flavour, &body, "half a word");
+            let mut pieces = events(flavour, &body, "half a word", None);
             pieces.truncate(2);
             pieces.push(Piece::event(&flavour.error(error)));
             stream(pieces)
@@ -310,7 +324,8 @@ fn objection(flavour: Flavour, body: &Value) -> Option<(u16, Value)> {
     }
 }
 
-fn events(flavour: Flavour, body: &Value, text: &str) -> Vec<Piece> {
+/// The events of an answer. `billed` are fields of its usage.
+fn events(flavour: Flavour, body: &Value, text: &str, billed: Option<&Value>) -> Vec<Piece> {
     let model = &body["model"];
     if flavour == Flavour::Anthropic {
         let usage = json!({"input_tokens": IN, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1});
@@ -336,6 +351,9 @@ fn events(flavour: Flavour, body: &Value, text: &str) -> Vec<Piece> {
         "prompt_tokens_details": {"cached_tokens": CACHED}});
     if flavour == Flavour::OpenRouter {
         usage["cost"] = json!(0.0123);
+    }
+    for (name, value) in billed.and_then(Value::as_object).into_iter().flatten() {
+        usage[name] = value.clone();
     }
     let mut last = chunk(json!([]));
     last["usage"] = usage;

@@ -84,7 +84,7 @@ pub(super) async fn verify(upstream: &ModelUpstream) -> Result<(), CliError> {
     let http = broker::client(Vec::new())?;
     upstream.verify(&http).await.map_err(|error| {
         let hint = match &error {
-            VerifyError::Refused { .. } | VerifyError::InvalidCredential => {
+            VerifyError::Refused { .. } | VerifyError::Forbidden { .. } | VerifyError::InvalidCredential => {
                 "get a new one from the service and store that"
             }
             VerifyError::NoCredential(_)

@@ -1,14 +1,17 @@
 //! Asks a service whether it accepts its credential, without a cost.
 
 use reqwest::StatusCode;
+use serde_json::Value;
 use thiserror::Error;
 
 use super::upstream::ModelUpstream;
 use crate::credential::LoginError;
+use crate::model::only_listing_is_forbidden;
+use crate::secret::{Redactor, Secret};
+use crate::text::{cut_middle, one_line};
 
 impl ModelUpstream {
-    /// Makes a free request, such as for the list of models. With 403 the service accepts the credential
-    /// but does not show it the list.
+    /// Makes a free request, such as for the list of models. A 403 is an acceptance only if the service says so.
     pub async fn verify(&self, http: &reqwest::Client) -> Result<(), VerifyError> {
         let credential = self.source.current().await?;
         let Ok((name, value)) = self.header(&credential) else {
@@ -25,7 +28,14 @@ impl ModelUpstream {
         let (host, status) = (self.vendor_host.to_string(), response.status());
         match status {
             _ if status.is_success() => Ok(()),
-            StatusCode::FORBIDDEN => Ok(()),
+            StatusCode::FORBIDDEN => {
+                let body = response.text().await.unwrap_or_default();
+                if only_listing_is_forbidden(&body) {
+                    return Ok(());
+                }
+                let message = quote(&body, &credential);
+                Err(VerifyError::Forbidden { host, message })
+            }
             // LiteLLM without a database answers 400 to an unknown key.
             StatusCode::UNAUTHORIZED | StatusCode::BAD_REQUEST => Err(VerifyError::Refused {
                 host,
@@ -38,6 +48,25 @@ impl ModelUpstream {
         }
     }
 }
+
+/// The message of a refusal on one line, shortened, without the credential.
+fn quote(body: &str, credential: &Secret) -> String {
+    let json: Value = serde_json::from_str(body).unwrap_or_default();
+    let error = if json.is_array() {
+        &json[0]["error"]
+    } else {
+        &json["error"]
+    };
+    let message = [&error["message"], error, &json["detail"]]
+        .into_iter()
+        .find_map(Value::as_str)
+        .unwrap_or("no reason given");
+    let message = Redactor::new([credential.clone()]).redact(message);
+    cut_middle(&one_line(&message), LONGEST_MESSAGE).into_owned()
+}
+
+/// How many characters of a service's message are quoted.
+const LONGEST_MESSAGE: usize = 300;
 
 /// A credential could not be verified.
 #[derive(Debug, Error)]
@@ -62,6 +91,14 @@ pub enum VerifyError {
         /// The HTTP status.
         status: u16,
     },
+    /// The service recognized the credential or the caller, and refuses the calls.
+    #[error("{host} refused the credential (HTTP 403): {message}")]
+    Forbidden {
+        /// Its host name.
+        host: String,
+        /// Its reason, shortened.
+        message: String,
+    },
     /// The response does not say whether the credential is valid.
     #[error("unexpected response of {host} to the credential (HTTP {status})")]
     UnexpectedStatus {
@@ -79,7 +116,6 @@ pub enum VerifyError {
 mod tests {
     use super::*;
     use crate::credential::CredentialSource;
-    use crate::secret::Secret;
 
     #[tokio::test]
     async fn a_credential_that_cannot_be_sent_is_not_called_refused() {

@@ -1,5 +1,7 @@
 //! One attempt at a call.
 
+use std::time::Duration;
+
 use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Response, StatusCode};
 
@@ -10,7 +12,6 @@ use super::wire::{ChatChunk, ErrorBody};
 use super::{OpenAiCompatible, messages, retry_after};
 use crate::model::direct::ApiDialect;
 use crate::model::{AttemptError, ModelError, ModelReply, ModelRequest, OnText};
-use crate::text::one_line;
 use crate::usage::Usd;
 
 /// A request with its client.
@@ -24,16 +25,33 @@ pub(super) struct ChatCall<'a> {
 pub(super) enum AttemptFailure {
     /// The call failed.
     Final(ModelError),
+    /// The endpoint asks to wait.
+    Limited {
+        retry_after: Option<Duration>,
+        /// Whether the answer had begun.
+        may_have_cost: bool,
+    },
     /// Another attempt may succeed.
     Retryable(AttemptError),
+}
+
+impl AttemptFailure {
+    /// The same failure after a part of the answer.
+    fn after(self, part: &PartialReply) -> Self {
+        match self {
+            Self::Limited { retry_after, .. } => Self::Limited {
+                retry_after,
+                may_have_cost: part.has_begun(),
+            },
+            failure => failure,
+        }
+    }
 }
 
 /// The limit of an answer, in bytes.
 const MAX_ANSWER: usize = 32 << 20;
 /// How many bytes of a refusal are read.
 const MAX_REFUSAL: usize = 64 << 10;
-/// How many characters of an endpoint's message an error quotes.
-const MAX_MESSAGE: usize = 300;
 
 impl ChatCall<'_> {
     /// Makes one attempt.
@@ -54,8 +72,9 @@ impl ChatCall<'_> {
                 return Err(self.refused(StatusCode::OK, &format!("the answer has the content type {form}")));
             }
         }
+        let reports_cost = self.client.service.is_some_and(|service| service.reports_cost);
         partial_reply
-            .finish(&self.request.profile, quoted)
+            .finish(&self.request.profile, quoted, reports_cost)
             .ok_or(AttemptFailure::Retryable(AttemptError::Incomplete))
     }
 
@@ -94,7 +113,9 @@ impl ChatCall<'_> {
                 if event == "[DONE]" {
                     return Ok(());
                 }
-                let chunk = self.parse_chunk(event.as_bytes())?;
+                let chunk = self
+                    .parse_chunk(event.as_bytes())
+                    .map_err(|failure| failure.after(partial_reply))?;
                 let is_last = chunk.is_last;
                 partial_reply.add(chunk, show);
                 if is_last {
@@ -163,10 +184,10 @@ impl ChatCall<'_> {
         body: &str,
     ) -> AttemptFailure {
         match classify(status, headers, error) {
-            RefusalKind::Wait => AttemptFailure::Final(ModelError::RateLimited {
-                model: self.request.profile.litellm_model.clone(),
+            RefusalKind::Wait => AttemptFailure::Limited {
                 retry_after: retry_after::retry_after(headers),
-            }),
+                may_have_cost: false,
+            },
             RefusalKind::BadCredential => AttemptFailure::Final(ModelError::Unauthorized {
                 endpoint: self.client.endpoint.to_string(),
                 status: status.as_u16(),
@@ -175,7 +196,7 @@ impl ChatCall<'_> {
             RefusalKind::Retry => AttemptFailure::Retryable(match error {
                 Some(error) => AttemptError::Failed {
                     status: status.as_u16(),
-                    message: self.quote(error.message()),
+                    message: self.client.quote(error.message()),
                 },
                 None => AttemptError::Unexplained {
                     status: status.as_u16(),
@@ -188,7 +209,7 @@ impl ChatCall<'_> {
         AttemptFailure::Final(ModelError::Refused {
             endpoint: self.client.endpoint.to_string(),
             status: status.as_u16(),
-            message: self.quote(message),
+            message: self.client.quote(message),
         })
     }
 
@@ -211,16 +232,6 @@ impl ChatCall<'_> {
         } else {
             AttemptError::Interrupted(error)
         })
-    }
-
-    /// An endpoint's message on one line, shortened, without the key, which some endpoints repeat.
-    fn quote(self, words: &str) -> String {
-        let words = self.client.redactor.redact(words);
-        one_line(&words)
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(MAX_MESSAGE)
-            .collect()
     }
 }
 

@@ -202,7 +202,7 @@ mod tests {
         for event in EventParser::default().push(events.as_bytes()) {
             reply.add(parse_event(event.as_bytes()).unwrap(), &mut |_| {});
         }
-        reply.finish(&request().profile, None)
+        reply.finish(&request().profile, None, false)
     }
 
     #[test]

@@ -19,12 +19,16 @@ use self::chat_call::{AttemptFailure, ChatCall};
 use super::direct::{ApiDialect, DirectService};
 use super::{AttemptError, CallTimeouts, Model, ModelError, ModelReply, ModelRequest, OnText};
 use crate::secret::{Redactor, Secret};
+use crate::text::one_line;
 
 pub(crate) use self::chat_call::quoted_cost;
 pub use self::endpoint::{EndpointError, ModelEndpoint};
 pub(crate) use self::partial_reply::known_cost;
 pub(crate) use self::retry_after::retry_after;
 pub(crate) use self::sse::EventParser;
+
+/// How many characters of an endpoint's message an error quotes.
+const MAX_MESSAGE: usize = 300;
 
 /// Calls an OpenAI-compatible endpoint, or one of the [`DIRECT_SERVICES`](super::DIRECT_SERVICES) in its own protocol.
 ///
@@ -114,6 +118,16 @@ impl Model for OpenAiCompatible {
                     return Ok(reply);
                 }
                 Err(AttemptFailure::Final(error)) => return Err(error),
+                Err(AttemptFailure::Limited {
+                    retry_after,
+                    may_have_cost,
+                }) => {
+                    return Err(ModelError::RateLimited {
+                        model: request.profile.litellm_model.clone(),
+                        retry_after,
+                        unmetered_attempts: unmetered_attempts + u32::from(may_have_cost),
+                    });
+                }
                 Err(AttemptFailure::Retryable(error)) => error,
             };
             unmetered_attempts += u32::from(error.may_have_cost());
@@ -164,6 +178,15 @@ impl OpenAiCompatible {
             (Some(key), None) => request.bearer_auth(key.expose()),
             (Some(key), Some(name)) => request.header(name, key.expose()),
         }
+    }
+
+    /// An endpoint's message on one line, shortened, without the key, which some endpoints repeat.
+    fn quote(&self, words: &str) -> String {
+        one_line(&self.redactor.redact(words))
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(MAX_MESSAGE)
+            .collect()
     }
 
     fn give_up(&self, attempts: u32, unmetered_attempts: u32, error: AttemptError) -> ModelError {

@@ -41,11 +41,27 @@ impl PartialReply {
         self.finish_reason.is_some()
     }
 
-    /// The reply; `None` if there was no finish reason. `quoted` is the cost from the response headers.
-    pub(super) fn finish(self, profile: &Profile, quoted: Option<Usd>) -> Option<ModelReply> {
+    /// Whether the service reported usage or sent text.
+    pub(super) fn has_begun(&self) -> bool {
+        self.usage.is_some() || !self.text.is_empty()
+    }
+
+    /// The reply; `None` if there was no finish reason. `quoted` is the cost from the response headers. `reports_cost` says
+    /// that a reported cost of zero is the cost.
+    pub(super) fn finish(
+        self,
+        profile: &Profile,
+        quoted: Option<Usd>,
+        reports_cost: bool,
+    ) -> Option<ModelReply> {
         let finish_reason = self.finish_reason?;
         let billed = self.usage.and_then(ChatUsage::tokens);
-        let in_usage = self.usage.and_then(|usage| usage.cost).and_then(known_cost);
+        let reported = self.usage.and_then(ChatUsage::dollars);
+        let in_usage = if reports_cost {
+            reported.and_then(Usd::from_dollars)
+        } else {
+            reported.and_then(known_cost)
+        };
         let by_price = billed.and_then(|billed| profile.call_cost(billed));
         Some(ModelReply {
             text: self.text,
