@@ -2,21 +2,23 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::project::{Built, Project};
+use super::support::base::{NODE, node};
 use super::support::chat_server::{Answer, ChatServer};
 use super::support::ralph::{finish, script, whole_task};
 use crate::need;
 
 /// What comes neither from Debian nor from npm or pip comes with the base: Node, and an installer that stands in for
-/// cursor's. The Node that Debian has is no longer found.
+/// cursor's. Debian's Node, which tests use to see whether npm's registry can be reached, is removed, as in
+/// `debian:trixie-slim`.
 const BASE: &str = "\
 COPY mirror /mirror
 ENV NODE_MIRROR=file:///mirror CURSOR_INSTALLER=file:///mirror/install
-RUN rm /usr/bin/node /usr/bin/nodejs /usr/bin/npm /usr/bin/npx
+RUN apt-get purge --quiet=2 --yes nodejs npm
 ";
 
 /// Puts the program where cursor's own installer does.
@@ -25,9 +27,6 @@ mkdir -p ~/.local/bin
 printf '#!/bin/sh\\necho stands for cursor-agent\\n' > ~/.local/bin/cursor-agent
 chmod +x ~/.local/bin/cursor-agent
 ";
-
-/// The version of Node that the Dockerfiles fetch.
-const NODE: &str = "24.11.0";
 
 /// What every image carries, as commands that end well.
 const TOOLS: &str = "node npm pnpm python3 pip3 uv git jq curl rg fd gcc make";
@@ -72,19 +71,37 @@ async fn every_agents_image_has_its_program_and_every_tool() {
     project.close().await;
 }
 
-/// The base is Debian 13, as by default. Without a mirror, Node is its own.
+/// The base is Debian 13, as by default. Its own Node is 20, with npm 9.
 #[tokio::test(flavor = "multi_thread")]
-async fn on_trixie_every_tool_comes_from_debian_npm_and_pip() {
+async fn the_default_image_has_node_lts_python_3_12_and_every_tool() {
     let context = tempfile::tempdir().unwrap();
-    let project = need!(Project::on_debian_with_tools(context.path(), "").await);
+    need!(write_mirror(&context.path().join("mirror")));
+    let project = need!(Project::on_debian_with_tools(context.path(), BASE).await);
     let image = build(&project, "actions");
-    let try_all = format!(
-        "for tool in {TOOLS}; do $tool --version >/dev/null || echo $tool; done; node --version | cut -d. -f1; \
-         python3 -c 'import sys; print(sys.version_info >= (3, 12))'; python3 -m venv /tmp/v && /tmp/v/bin/pip --version \
-         >/dev/null; . /etc/os-release; echo $VERSION_CODENAME; id -un"
-    );
-    let said = project.run(&image.tag, &["sh", "-c", &try_all]);
-    assert_eq!(said, "v20\nTrue\ntrixie\nagent\n");
+    expect_tools(&project, &image.tag);
+    let versions = "node -p process.release.lts; npm --version | cut -d. -f1; pnpm --version | cut -d. -f1; \
+         python3 -c 'import sys; print(sys.version_info >= (3, 12))'; . /etc/os-release; echo $VERSION_CODENAME";
+    let said = project.run(&image.tag, &["sh", "-c", versions]);
+    assert_eq!(said, "Krypton\n11\n10\nTrue\ntrixie\n");
+    project.close().await;
+}
+
+/// The base's sources have these packages of the same release of Node, besides Debian's.
+#[rstest]
+#[case::both_new("nodejs npm", "/usr/bin/node\n/usr/bin/npm\n")]
+#[case::old_npm("nodejs", "/usr/local/bin/node\n/usr/local/bin/npm\n")]
+#[tokio::test(flavor = "multi_thread")]
+async fn node_comes_from_the_bases_packages_if_both_are_new(#[case] packages: &str, #[case] programs: &str) {
+    let context = tempfile::tempdir().unwrap();
+    need!(write_mirror(&context.path().join("mirror")));
+    let script = include_str!("node-packages.sh");
+    fs::write(context.path().join("node-packages.sh"), script).unwrap();
+    let base = format!("{BASE}COPY node-packages.sh /\nRUN sh /node-packages.sh {packages}\n");
+    let project = need!(Project::on_debian_with_tools(context.path(), &base).await);
+    let image = build(&project, "actions");
+    expect_tools(&project, &image.tag);
+    let said = project.run(&image.tag, &["sh", "-c", "command -v node; command -v npm"]);
+    assert_eq!(said, programs);
     project.close().await;
 }
 
@@ -97,7 +114,7 @@ fn build(project: &Project, agent: &str) -> Built {
 fn expect_tools(project: &Project, image: &str) {
     let try_all = format!(
         "for tool in {TOOLS}; do $tool --version >/dev/null || echo $tool; done; \
-         ssh -V 2>/dev/null || echo ssh; python3 -m venv /tmp/v; node --version; id -un"
+         ssh -V 2>/dev/null || echo ssh; python3 -m venv /tmp/v && /tmp/v/bin/pip --version >/dev/null || echo venv; node --version; id -un"
     );
     let said = project.run(image, &["sh", "-c", &try_all]);
     assert_eq!(said, format!("v{NODE}\nagent\n"), "{image}");
@@ -105,16 +122,7 @@ fn expect_tools(project: &Project, image: &str) {
 
 /// What the Dockerfiles download from elsewhere, or why it cannot be had.
 fn write_mirror(dir: &Path) -> Result<(), String> {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/make-node");
-    let made = Command::new(script)
-        .arg(NODE)
-        .output()
-        .map_err(|error| error.to_string())?;
-    if !made.status.success() {
-        let said = String::from_utf8_lossy(&made.stderr);
-        return Err(format!("Node {NODE} could not be made: {said}"));
-    }
-    let dist = Path::new(std::str::from_utf8(&made.stdout).unwrap().trim()).join(format!("v{NODE}"));
+    let dist = node()?;
     let copy = dir.join(format!("v{NODE}"));
     fs::create_dir_all(&copy).unwrap();
     for entry in fs::read_dir(dist).unwrap() {
