@@ -12,6 +12,10 @@ use crate::sandbox::Isolation;
 use super::routes::ProfileRoute;
 use super::{AssemblyContext, AssemblyError, provider};
 
+/// What to do when the agent `custom` has no command.
+pub(crate) const SET_COMMAND: &str = "set it in `ralph.toml`, for example `[agent.custom] command = [\"aider\", \
+    \"--message-file\", \"{prompt_file}\"]`";
+
 /// The agents of all profiles. `brokered` returns the access of a profile whose credential is in the broker.
 pub(crate) fn create_agents<'a>(
     context: &AssemblyContext,
@@ -133,9 +137,7 @@ fn create_agent(
         key_variable: settings_of(config, profile).and_then(|model| model.api_key_env.clone()),
     };
     (agent.create)(options, access).map_err(|error| match error {
-        AgentOptionsError::NoCommand => AssemblyError::usage(error.to_string()).with_hint(
-            "for example `[agent.custom] command = [\"aider\", \"--message-file\", \"{prompt_file}\"]`",
-        ),
+        AgentOptionsError::NoCommand => AssemblyError::usage(error.to_string()).with_hint(SET_COMMAND),
     })
 }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::timeout;
 
-use crate::agent::{AGENTS, KnownAgent};
+use crate::agent::{AGENTS, AgentOptionsError, KnownAgent};
 use crate::config::env_vars::{EnvVar, env_vars};
 use crate::config::{Config, ConfigOverride, SandboxType, SettingPlace};
 use crate::credential::Vault;
 use crate::text::error_chain;
 
-use super::agents::{agent_of_profile, settings_of};
+use super::agents::{SET_COMMAND, agent_of_profile, settings_of};
 use super::broker::BrokeredServices;
 use super::configuration::{self, GivenSettings, project_dir};
 use super::credentials::{from_environment, open_vault};
@@ -97,7 +97,7 @@ pub(crate) async fn look(
     })
 }
 
-/// Whether there is a credential for an agent.
+/// Whether there is a credential for an agent. The program that the configuration names may need none.
 async fn credential_of(agent: KnownAgent, config: &Config, vault: &Vault) -> Readiness {
     if agent.is_built_in {
         let profile = &config.settings.default_profile;
@@ -107,6 +107,16 @@ async fn credential_of(agent: KnownAgent, config: &Config, vault: &Vault) -> Rea
                 format!("built in; the profile `{profile}` can be called"),
             ),
             Some(missing) => Readiness::missing(agent.name, missing.why, Some(missing.next_step)),
+        };
+    }
+    if agent.program.is_none() {
+        return match config.settings.agent.custom.command.first() {
+            Some(program) => Readiness::ready(agent.name, format!("runs `{program}`")),
+            None => Readiness::missing(
+                agent.name,
+                AgentOptionsError::NoCommand.to_string(),
+                Some(SET_COMMAND.to_owned()),
+            ),
         };
     }
     let kinds = agent.service.map_or(&[][..], |service| service.credentials);

@@ -21,29 +21,22 @@ pub struct SelftestCheck {
     pub name: String,
     /// What was observed instead; `None` if the check passed.
     pub seen: Option<String>,
-    /// What to do about a check that failed.
+    /// What to do about a check that failed. `None` if that depends on how the provider is set up.
     pub next_step: Option<String>,
 }
 
-/// What to do if the sandbox does not run commands as it must.
-const OTHER_IMAGE: &str =
-    "unset `sandbox.image`, so that ralph plans the image, or give yours a POSIX shell and coreutils";
-const GIT: &str = "git is installed";
-const ADD_GIT: &str =
-    "list `git` in `.agent-loop/dependencies`, or install it in the image that `sandbox.image` names";
+/// The name of the check that git is installed.
+pub(crate) const GIT: &str = "git is installed";
 
 /// Checks what every run needs: commands, files, timeouts, git, evidence and the end of all processes.
 pub async fn selftest(sandbox: &dyn Sandbox) -> Vec<SelftestCheck> {
     let test = Selftest { sandbox };
     let check = |name: &str, seen: Result<Option<String>, SandboxError>| {
-        let usual = if name == GIT { ADD_GIT } else { OTHER_IMAGE };
         let hint = seen.as_ref().err().and_then(SandboxError::hint);
-        let next_step = hint.unwrap_or(usual).to_owned();
-        let seen = seen.unwrap_or_else(|error| Some(error_chain(&error)));
         SelftestCheck {
             name: name.to_owned(),
-            next_step: seen.as_ref().map(|_| next_step),
-            seen,
+            next_step: hint.map(str::to_owned),
+            seen: seen.unwrap_or_else(|error| Some(error_chain(&error))),
         }
     };
     vec![

@@ -441,6 +441,49 @@ fn the_environment_is_described() {
     assert_eq!(row("keys", "OPENAI_API_KEY")["detail"], "not set");
 }
 
+#[rstest]
+#[case(
+    "providers",
+    "daytona",
+    "DAYTONA_API_KEY is not set",
+    "put it into `.env` or the environment as `DAYTONA_API_KEY`"
+)]
+#[case(
+    "agents",
+    "custom",
+    "the agent `custom` has no command",
+    "`[agent.custom] command = ["
+)]
+fn what_cannot_be_used_has_a_next_step(
+    #[case] table: &str,
+    #[case] name: &str,
+    #[case] why: &str,
+    #[case] next: &str,
+) {
+    let row = environment_row(&Place::new(), table, name);
+    assert_eq!(row["ready"], false);
+    assert!(row["detail"].as_str().unwrap().contains(why), "{row}");
+    assert!(row["next"].as_str().unwrap().contains(next), "{row}");
+}
+
+#[test]
+fn the_agent_custom_needs_only_a_command() {
+    let place = Place::new();
+    place.write("ralph.toml", "[agent.custom]\ncommand = [\"aider\", \"--yes\"]\n");
+    let row = environment_row(&place, "agents", "custom");
+    assert_eq!(
+        (&row["ready"], &row["detail"]),
+        (&json!(true), &json!("runs `aider`"))
+    );
+}
+
+/// A row of `ralph doctor env`.
+fn environment_row(place: &Place, table: &str, name: &str) -> Value {
+    let report: Value = serde_json::from_str(&place.run(&["doctor", "env", "--json"]).stdout).unwrap();
+    let rows = report[table].as_array().unwrap();
+    rows.iter().find(|row| row["name"] == name).unwrap().clone()
+}
+
 #[test]
 fn what_a_first_run_would_use_is_named_with_the_next_step() {
     let place = Place::new();

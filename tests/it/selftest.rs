@@ -56,7 +56,7 @@ async fn what_does_not_hold_is_told_with_what_was_seen() {
         ended.stdout.contains("\nFAIL  git is installed: ")
             && ended
                 .stdout
-                .contains(" (next: list `git` in `.agent-loop/dependencies`, ")
+                .contains(" (next: install git on this host, in a directory of `PATH`)\n")
             && ended.stdout.contains("\nPASS  sandbox is removed\n"),
         "{}",
         ended.stdout

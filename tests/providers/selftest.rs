@@ -43,6 +43,20 @@ async fn a_vm_passes_and_nothing_is_left(
     assert!(ground.vms().is_empty());
 }
 
+/// Tart has no planned image: its template is what `sandbox.image` and the script make.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_without_git_is_told_how_to_get_it() {
+    let ground = need!(Ground::new(Program::Tart).await);
+    let (place, (_server, endpoint)) = (Place::new(), model().await);
+    place.write(".agent-loop/dependencies", "rm \"$(command -v git)\"\n");
+    let ended = finish(&mut ground.ralph(&place, &["selftest", "--set", &endpoint]));
+    ended.expect(1, &["ralph: 1 of "]);
+    let next = "(next: install git with the script `.agent-loop/dependencies`, or name an image that has it in `sandbox.image`)";
+    let git = ended.stdout.lines().find(|line| line.starts_with("FAIL  git "));
+    assert!(git.is_some_and(|line| line.ends_with(next)), "{}", ended.stdout);
+    assert!(ground.vms().is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daytona_sandbox_passes() {
     let engine = need!(engine::engine().await);

@@ -10,13 +10,13 @@ use crate::assembly::broker::BrokeredServices;
 use crate::assembly::equipment::Equipment;
 use crate::assembly::image::PreparedImage;
 use crate::assembly::{image, provider};
-use crate::config::Config;
+use crate::config::{Config, SandboxType};
 use crate::event::PreflightResult;
 use crate::exec::Discard;
 use crate::gateway::meter::Allowance;
 use crate::id::RunId;
 use crate::runner::AgentTrial;
-use crate::sandbox::selftest::{SelftestCheck, selftest};
+use crate::sandbox::selftest::{GIT, SelftestCheck, selftest};
 use crate::sandbox::{Sandbox, SandboxError, SandboxSpec};
 use crate::secret::Redactor;
 
@@ -35,8 +35,6 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_TOKENS: u64 = 400_000;
 
 /// What to do about checks that failed without a hint of their own.
-const INSTALL_AGENT: &str = "unset `sandbox.image`, so that ralph plans an image with the agent, or install it in yours; \
-    `--rebuild` builds the planned image again";
 const LOG_IN: &str = "run `ralph doctor env`, which shows the agent's login or key and its model";
 const REMOVE_BY_HAND: &str = "find it with `ralph sandbox ls`, and remove it with `ralph sandbox rm`";
 
@@ -119,16 +117,24 @@ impl<'a> Selftest<'a> {
         let policy =
             policy.map_err(|error| CheckFailure::of_sandbox(&error, "run `ralph selftest --escapes`"));
         self.record("network policy", policy);
+        let provider = self.config.provider();
         for check in selftest(sandbox.as_ref()).await {
+            let needed = if check.name == GIT {
+                "git"
+            } else {
+                "a POSIX shell and coreutils"
+            };
+            let usual = || how_to_install(needed, provider);
             let failure = check.seen.map(|seen| CheckFailure {
                 seen,
-                next_step: check.next_step.unwrap_or_default(),
+                next_step: check.next_step.unwrap_or_else(usual),
             });
             self.record(check.name, failure.map_or(Ok(()), Err));
         }
         let agent = self.config.settings.agent.kind.name;
         let probed = self.probe(sandbox.as_ref()).await;
-        let probed = probed.map_err(|seen| CheckFailure::new(seen, INSTALL_AGENT));
+        let probed =
+            probed.map_err(|seen| CheckFailure::new(seen, &how_to_install("the agent's program", provider)));
         if self
             .record(format!("agent {agent} is installed"), probed)
             .is_some()
@@ -320,6 +326,20 @@ impl CheckFailure {
     /// A failed operation of a sandbox, with its own hint, or else this one.
     fn of_sandbox(error: &SandboxError, usual: &str) -> Self {
         Self::new(error_chain(error), error.hint().unwrap_or(usual))
+    }
+}
+
+/// How to get a program into the sandboxes of a provider.
+fn how_to_install(what: &str, provider: SandboxType) -> String {
+    match provider {
+        SandboxType::Local => format!("install {what} on this host, in a directory of `PATH`"),
+        SandboxType::Tart => format!(
+            "install {what} with the script `.agent-loop/dependencies`, or name an image that has it in `sandbox.image`"
+        ),
+        SandboxType::Docker | SandboxType::DockerSandbox | SandboxType::Daytona => format!(
+            "unset `sandbox.image`, so that ralph builds an image with {what} and with what `.agent-loop/` adds, or install \
+             it in yours; `--rebuild` builds the image again"
+        ),
     }
 }
 

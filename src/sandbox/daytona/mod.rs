@@ -48,6 +48,8 @@ use super::{
 use crate::network::Policy;
 
 const NAME: &str = "daytona";
+const SET_KEY: &str =
+    "create a key in Daytona's dashboard, and put it into `.env` or the environment as `DAYTONA_API_KEY`";
 
 /// Daytona stops a sandbox after this many idle minutes, and removes it after this many more.
 const STOP_MINUTES: u32 = 15;
@@ -76,7 +78,9 @@ impl DaytonaProvider {
         let connect = || async {
             let options = &self.options;
             let key = options.key.clone();
-            let key = key.ok_or_else(|| SandboxError::unavailable(NAME, "DAYTONA_API_KEY is not set"))?;
+            let key = key.ok_or_else(|| {
+                SandboxError::unavailable(NAME, "DAYTONA_API_KEY is not set").with_hint(Some(SET_KEY))
+            })?;
             Ok(DaytonaApi {
                 client: DaytonaClient::new(&options.api_url, key, options.read_timeout)?,
                 progress: options.progress.clone(),
