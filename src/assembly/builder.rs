@@ -17,6 +17,7 @@ use super::broker::BrokeredServices;
 use super::choice::{AgentChoice, SandboxChoice};
 use super::configuration::{self, GivenSettings, TaskFile, project_dir};
 use super::error::{check_findings, io_error};
+use super::profile_choice::check_profile;
 use super::ralph::RunTarget;
 use super::{
     AssemblyContext, AssemblyError, AssemblyReporter, Ralph, SilentReporter, Surroundings, equipment, image,
@@ -165,7 +166,9 @@ impl RalphBuilder {
         writable::check(&context, &config, &file, existing.as_ref())?;
         let target = match existing {
             Some(dir) => {
-                choose_profile(&context, &dir, profile)?;
+                if let Some(name) = profile.as_deref().filter(|_| context.agent.is_none()) {
+                    check_profile(name, &config, dir.facts().script.is_some())?;
+                }
                 RunTarget::Existing(dir)
             }
             None => self.new_run(&context, &config, &file).await?,
@@ -173,6 +176,9 @@ impl RalphBuilder {
         let services = BrokeredServices::new(&context, &config).await?;
         equipment::check(&context, &config, &services, target.script()).await?;
         let prepared = image::prepare(&context, &config, &file.project, self.rebuild).await?;
+        if let (RunTarget::Existing(dir), Some(name)) = (&target, profile) {
+            choose_profile(&context, dir, name)?;
+        }
         Ok(Ralph {
             context,
             config,
@@ -285,17 +291,11 @@ fn check_resumed(given: &[ConfigOverride], dir: &RunDir) -> Result<Option<String
     Ok(profile.map(|given| given.value.clone()))
 }
 
-/// Asks a run to go on with a model profile, which the configuration has checked.
-fn choose_profile(
-    context: &AssemblyContext,
-    dir: &RunDir,
-    profile: Option<String>,
-) -> Result<(), AssemblyError> {
-    if let Some(name) = profile {
-        let (by, now) = (context.surroundings.user(), context.surroundings.now());
-        let request = InterventionRequest::new(Intervention::Profile { name, once: false }, by, now);
-        dir.inbox().leave(&request)?;
-    }
+/// Asks a run to go on with a model profile that can be used.
+fn choose_profile(context: &AssemblyContext, dir: &RunDir, name: String) -> Result<(), AssemblyError> {
+    let (by, now) = (context.surroundings.user(), context.surroundings.now());
+    let request = InterventionRequest::new(Intervention::Profile { name, once: false }, by, now);
+    dir.inbox().leave(&request)?;
     Ok(())
 }
 

@@ -18,8 +18,9 @@ use crate::text::cut_middle;
 
 use super::configuration::{self, GivenSettings};
 use super::error::check_findings;
+use super::profile_choice::check_profile;
 use super::provider::create_provider;
-use super::{AssemblyContext, AssemblyError, SilentReporter, Surroundings, routes};
+use super::{AssemblyContext, AssemblyError, SilentReporter, Surroundings};
 
 /// How much of a name that means no run is shown, in characters.
 const LONGEST_NAME: usize = 100;
@@ -178,18 +179,20 @@ impl RunControl {
 
     /// Gives a run another text of its task. The linter checks it first; nothing is changed if it is refused.
     pub fn edit(&self, run: &RunDir, text: &str) -> Result<InterventionRequest, AssemblyError> {
-        let before = Task::parse(&run.next_task()?)?;
-        let edit = self.checked_edit(run, text)?;
+        let (edit, profile) = self.checked_edit(run, text)?;
         let request = self.intervene(run, edit)?;
-        if let Some(name) = before.frontmatter.profile_chosen(&Task::parse(text)?.frontmatter) {
-            let (name, once) = (name.to_owned(), false);
-            self.intervene(run, Intervention::Profile { name, once })?;
+        if let Some(profile) = profile {
+            self.intervene(run, profile)?;
         }
         Ok(request)
     }
 
-    /// An edit of the task that the linter and the run accept.
-    pub(super) fn checked_edit(&self, run: &RunDir, text: &str) -> Result<Intervention, AssemblyError> {
+    /// An edit of the task that the linter and the run accept, and the choice of a profile that is part of it.
+    pub(super) fn checked_edit(
+        &self,
+        run: &RunDir,
+        text: &str,
+    ) -> Result<(Intervention, Option<Intervention>), AssemblyError> {
         // Only the runner ticks.
         let text = render_ticks(text, &BTreeSet::new());
         let name = Path::new("ralph_task.md");
@@ -203,7 +206,12 @@ impl RunControl {
         let (before, after) = (Task::parse(&run.next_task()?)?, Task::parse(&text)?);
         let config = configuration::load_of_run(&self.context, run, Some(&text), &self.given)?;
         check_edit(run, &before, &after, &config)?;
-        Ok(Intervention::Edit { task: text })
+        let chosen = before.frontmatter.profile_chosen(&after.frontmatter);
+        let profile = chosen.map(|name| Intervention::Profile {
+            name: name.to_owned(),
+            once: false,
+        });
+        Ok((Intervention::Edit { task: text }, profile))
     }
 
     /// Takes a run back to the code as it was after the iteration `from`, by default the last good one before the newest.
@@ -302,20 +310,4 @@ fn check_live(run: &RunDir) -> Result<(), AssemblyError> {
     let id = &run.facts().id;
     Err(AssemblyError::usage(format!("run `{id}` is not live"))
         .with_hint(format!("`ralph resume {id}` continues it")))
-}
-
-/// Refuses a profile that the run does not know, or that the built-in agent cannot call.
-fn check_profile(name: &str, config: &Config, is_scripted: bool) -> Result<(), AssemblyError> {
-    if !config.profiles.contains_key(name) {
-        let known: Vec<&str> = config.profiles.keys().map(String::as_str).collect();
-        let message = format!("there is no model profile `{name}`");
-        return Err(AssemblyError::usage(message).with_hint(format!("the profiles are {}", known.join(", "))));
-    }
-    match routes::uncallable(config, name).filter(|_| !is_scripted) {
-        None => Ok(()),
-        Some(missing) => {
-            let message = format!("the profile `{name}` cannot be used: {}", missing.why);
-            Err(AssemblyError::usage(message).with_hint(missing.next_step))
-        }
-    }
 }

@@ -5,8 +5,9 @@ use crate::state::{Diagnosis, DiagnosisParts, Intervention, InterventionRequest,
 use super::{AssemblyError, RunControl};
 
 impl RunControl {
-    /// Asks a run for what its newest diagnosis proposes, and returns the text of the diagnosis and the requests. Each part is applied once: what was applied
-    /// before is left out, by a person or by the run itself. Nothing is changed if any part is refused.
+    /// Asks a run for what its newest diagnosis proposes, and returns the text of the diagnosis and the requests. Each part is
+    /// applied once: what was applied before is left out, by a person or by the run itself. Nothing is changed if any part is
+    /// refused.
     pub fn apply_diagnosis(
         &self,
         run: &RunDir,
@@ -31,7 +32,10 @@ impl RunControl {
             let task = task.map_err(|reason| {
                 AssemblyError::usage(reason).with_hint("apply the other parts: `--signs --profile`")
             })?;
-            wanted.push((spec, self.checked_edit(run, &task)?));
+            let (edit, profile) = self.checked_edit(run, &task)?;
+            let chosen = diagnosis.request_id("4-spec-profile");
+            wanted.push((spec, edit));
+            wanted.extend(profile.map(|profile| (chosen, profile)));
         }
         let profile = diagnosis.request_id("5-profile");
         if let Some(name) = &diagnosis.report.profile

@@ -32,6 +32,7 @@ mod event_log;
 pub(crate) mod image;
 pub(crate) mod package_clients;
 mod preflight;
+mod profile_choice;
 pub(crate) mod provider;
 pub(crate) mod provider_image;
 mod ralph;

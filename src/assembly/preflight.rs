@@ -104,6 +104,20 @@ async fn credential_check(
     })
 }
 
+/// What is missing for the credential of a profile; `None` if there is one or none is needed.
+pub(super) async fn missing_credential(
+    context: &AssemblyContext,
+    config: &Config,
+    profile: &str,
+) -> Result<Option<MissingRoute>, AssemblyError> {
+    Ok(match credential_check(context, config, profile).await? {
+        Some(CheckSubject::Known(PreflightResult::NotReady { why, next_step })) => {
+            Some(MissingRoute { why, next_step })
+        }
+        _ => None,
+    })
+}
+
 /// The check of the key of the built-in agent. An endpoint of the configuration may need none.
 fn route_check(config: &Config, profile: &str) -> Result<Option<CheckSubject>, AssemblyError> {
     let Some(profile) = config.profiles.get(profile) else {

@@ -49,7 +49,7 @@ pub(super) struct SignArgs {
 pub(super) struct ProfileArgs {
     /// The run; the newest one by default
     run: Option<String>,
-    /// The name of the profile
+    /// The name of the profile, or of an agent that a profile has
     name: String,
     /// Only for the next iteration
     #[arg(long)]
@@ -87,10 +87,12 @@ pub(super) fn sign(context: &Context, args: SignArgs) -> CliResult {
     leave(context, &run, Intervention::Sign(sign))
 }
 
-pub(super) fn profile(context: &Context, args: ProfileArgs) -> CliResult {
+pub(super) async fn profile(context: &Context, args: ProfileArgs) -> CliResult {
     let run = select_run(context, args.run.as_deref())?;
-    let (name, once) = (args.name, args.once);
-    leave(context, &run, Intervention::Profile { name, once })
+    let control = context.control()?;
+    let request = control.choose_profile(&run, &args.name, args.once).await?;
+    said(context, &run, &request);
+    Ok(CliExit::Success)
 }
 
 fn leave(context: &Context, run: &RunDir, request: Intervention) -> CliResult {

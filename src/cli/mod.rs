@@ -205,7 +205,7 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::Stop(args) => control::intervene(context, &args, Intervention::Stop),
         CliCommand::Note(args) => control::note(context, args),
         CliCommand::Sign(args) => control::sign(context, args),
-        CliCommand::Profile(args) => control::profile(context, args),
+        CliCommand::Profile(args) => block_on(control::profile(context, args)),
         CliCommand::Edit(args) => block_on(edit::edit(context, args)),
         CliCommand::Retry(args) => edit::retry(context, &args),
         CliCommand::Rm(args) => block_on(remove::remove(context, args)),

@@ -1,4 +1,4 @@
-//! `RALPH_DB_URL`: the address of the database that indexes runs.
+//! `RALPH_DB_URL`: the address of a database for an index of runs. Nothing connects to it yet.
 
 use std::path::Path;
 

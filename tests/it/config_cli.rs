@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::Value;
 
-use crate::support::ralph::Place;
+use crate::support::ralph::{Place, finish, script, whole_task};
 
 #[test]
 fn every_value_is_shown_with_the_layer_it_came_from() {
@@ -90,4 +90,15 @@ fn a_configuration_file_named_by_a_flag_takes_the_place_of_the_usual_one() {
     let value_of = |key: &str| rows.iter().find(|row| row["key"] == key).unwrap()["value"].clone();
     assert_eq!(value_of("budget.max_iterations"), 11);
     assert_eq!(value_of("agent.name"), "claude", "ralph.toml says otherwise");
+}
+
+#[test]
+fn a_database_that_is_not_used_is_warned_about_once() {
+    let place = Place::new();
+    let mut command = place.scripted(&script([whole_task()]), &[]);
+    let ended = finish(command.env("RALPH_DB_URL", "postgres://me:CANARY@db/ralph"));
+    let warning = "warning: `RALPH_DB_URL` has no effect yet: ";
+    ended.expect(0, &[warning]);
+    assert_eq!(ended.stderr.matches(warning).count(), 1, "{ended:?}");
+    assert!(!format!("{ended:?}").contains("CANARY"), "{ended:?}");
 }

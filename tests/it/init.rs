@@ -7,6 +7,7 @@ use std::process::Command;
 use rstest::rstest;
 use serde_json::Value;
 
+use crate::fake_engine;
 use crate::need;
 use crate::support::direct_server::{DirectServer, Flavour, KEY, Said};
 use crate::support::ralph::{Place, finish, whole_task};
@@ -195,16 +196,11 @@ fn agent_and_provider_can_be_given() {
         .expect(0, &["`custom` needs its command in `ralph.toml`"]);
 }
 
-/// `script` gives the program a terminal.
 #[test]
 fn on_a_terminal_init_asks_and_the_best_is_preselected() {
     let script = need!(skip::program("script"));
     let place = project();
-    let program = init(&place, &[]).get_program().to_str().unwrap().to_owned();
-    let mut command = place.shell(&format!(
-        "printf 'codex\\n\\n' | {} -qec '{program} init' /dev/null",
-        script.display()
-    ));
+    let mut command = place.on_terminal(&script, "codex\\n\\n", &["init"]);
     let ended = finish(command.env("DOCKER_HOST", NO_ENGINE).env("OPENAI_API_KEY", KEY));
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let text = fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
@@ -219,4 +215,34 @@ fn on_a_terminal_init_asks_and_the_best_is_preselected() {
     ] {
         assert!(ended.stdout.contains(line), "{line}: {ended:?}");
     }
+}
+
+#[rstest]
+#[case::nothing(false, false, "local")]
+#[case::engine(true, false, "docker")]
+#[case::cloud(false, true, "daytona")]
+#[case::both(true, true, "docker")]
+fn a_sandbox_that_isolates_is_preselected_before_local(
+    #[case] engine: bool,
+    #[case] cloud: bool,
+    #[case] preselected: &str,
+) {
+    let script = need!(skip::program("script"));
+    let place = project();
+    let address = if engine {
+        fake_engine::answering(place.path())
+    } else {
+        NO_ENGINE.to_owned()
+    };
+    let mut command = place.on_terminal(&script, "actions\\n\\n", &["init"]);
+    command.env("DOCKER_HOST", address);
+    if cloud {
+        command.env("DAYTONA_API_KEY", KEY);
+    }
+    let ended = finish(&mut command);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let question = format!("Which sandbox? [{preselected}]");
+    assert!(ended.stdout.contains(&question), "{question}: {ended:?}");
+    let text = fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
+    assert!(text.contains(&format!("type = \"{preselected}\"")), "{text}");
 }

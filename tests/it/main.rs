@@ -32,6 +32,7 @@ mod nix;
 mod output;
 mod patch;
 mod paths;
+mod profiles;
 mod redaction;
 mod reference;
 mod scm;

@@ -3,7 +3,9 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::ralph::{Place, script, whole_task};
+use crate::need;
+use crate::support::ralph::{Place, finish, script, whole_task};
+use crate::support::skip;
 
 const CONFIG: &str = "\
 [sandbox.network]
@@ -150,4 +152,30 @@ fn allow_without_hosts_lists_what_was_blocked() {
         listed.expect(0, &["These hosts were blocked"]).stdout,
         "evil.example\n"
     );
+}
+
+#[rstest]
+#[case::agreed("y\\n", 0, &["allow network access to api.corp.example"])]
+#[case::declined("n\\n", 1, &[])]
+#[case::not_answered("\\n", 1, &[])]
+fn allow_asks_the_person_at_the_terminal(#[case] typed: &str, #[case] code: i32, #[case] left: &[&str]) {
+    let script = need!(skip::program("script"));
+    let place = crate::control::resting();
+    let id = place.run_id();
+    let config = std::fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
+    let config = config.replace("policy = \"allow-all\"", "policy = 'allowlist'");
+    place.write("ralph.toml", &config.replace("\"local\"", "'docker'"));
+    let args = ["network", "allow", &id, "api.corp.example"];
+    let ended = finish(&mut place.on_terminal(&script, typed, &args));
+    assert_eq!(ended.code, Some(code), "{ended:?}");
+    assert!(ended.stdout.contains("api.corp.example? [y/N]"), "{ended:?}");
+    assert_eq!(
+        ended.stdout.contains("nothing was allowed"),
+        code != 0,
+        "{ended:?}"
+    );
+    let rows = place.status()["interventions"].clone();
+    let rows = rows.as_array().unwrap().iter();
+    let what: Vec<String> = rows.map(|row| row["what"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(what, left);
 }

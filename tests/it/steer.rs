@@ -1,6 +1,7 @@
 //! Steering a run: signs, profiles, changes by hand; while it works, while it rests, and across `kill -9`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use ralph::state::{Intervention, Sign};
@@ -9,7 +10,9 @@ use rstest::rstest;
 use serde_json::Value;
 
 use crate::control::{Held, resting};
+use crate::need;
 use crate::support::ralph::Place;
+use crate::support::skip;
 
 const SIGN: [&str; 6] = [
     "sign",
@@ -346,6 +349,48 @@ fn an_edit_at_rest_is_read_from_stdin_and_used_by_the_resume() {
     let file = changed_task(&place, "max_iterations: 6", "max_iterations: 9");
     place.run(&["edit", "--file", &file]).expect(0, &[]);
     place.run(&["resume"]).expect(0, &["done: "]);
+}
+
+#[rstest]
+#[case::changes_a_budget("sed -i 's/max_iterations: 6/max_iterations: 1/' \"$1\"", 0, "edited task")]
+#[case::fails_after_a_change("echo >>\"$1\"; exit 1", 1, "nothing was changed")]
+#[case::changes_nothing("cat \"$1\" >/dev/null", 0, "The task is the same: nothing to change.")]
+#[case::breaks_the_task("echo '---' >\"$1\"", 2, "the frontmatter is never closed")]
+fn an_edit_opens_the_editor_of_a_person(#[case] editor: &str, #[case] code: i32, #[case] said: &str) {
+    let script = need!(skip::program("script"));
+    let place = resting();
+    let file = place.path().join("my editor");
+    fs::write(
+        &file,
+        format!("#!/bin/sh\n[ -t 0 ] && [ \"$0\" != \"$1\" ] || exit 3\n{editor}\n"),
+    )
+    .unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = place.on_terminal(&script, "", &["edit", &place.run_id()]);
+    command.env("EDITOR", format!("'{}'", file.display()));
+    let ended = crate::support::ralph::finish(&mut command);
+    assert_eq!(ended.code, Some(code), "{ended:?}");
+    assert!(ended.stdout.contains(said), "{ended:?}");
+    if said == "edited task" {
+        assert_eq!(requests(&place), [is("pending", "edited task")]);
+        place
+            .run(&["resume"])
+            .expect(1, &["the one iteration is spent (max_iterations)"]);
+    } else {
+        assert_eq!(requests(&place), []);
+    }
+}
+
+#[test]
+fn an_edit_without_an_editor_says_what_to_set() {
+    let script = need!(skip::program("script"));
+    let place = resting();
+    let ended = crate::support::ralph::finish(&mut place.on_terminal(&script, "", &["edit"]));
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(
+        ended.stdout.contains("no editor is set") && ended.stdout.contains("set EDITOR"),
+        "{ended:?}"
+    );
 }
 
 #[test]

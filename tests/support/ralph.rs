@@ -163,6 +163,16 @@ impl Place {
         command
     }
 
+    /// The program at a terminal, which the program `script` makes, with a person who types this. Everything is on stdout.
+    pub fn on_terminal(&self, script: &Path, typed: &str, args: &[&str]) -> Command {
+        let program = self.ralph(&[]).get_program().to_str().unwrap().to_owned();
+        let line = [&[program.as_str()], args].concat().join(" ");
+        self.shell(&format!(
+            "printf '{typed}' | {} -qec '{line}' /dev/null",
+            script.display()
+        ))
+    }
+
     /// Runs `ralph` with these arguments.
     pub fn run(&self, args: &[&str]) -> Ended {
         finish(&mut self.ralph(args))

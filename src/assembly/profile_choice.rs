@@ -1,0 +1,69 @@
+//! Which profile a person means, and whether a run can use it.
+
+use crate::agent::KnownAgent;
+use crate::config::Config;
+use crate::state::{Intervention, InterventionRequest, RunDir};
+
+use super::agents::agent_of_profile;
+use super::{AssemblyError, RunControl, preflight, routes};
+
+impl RunControl {
+    /// Asks a run to go on with another profile, or with `once` to use it for one iteration. `name` is that of a profile or,
+    /// if no profile has it, of an agent: then a profile with this agent is chosen, the default one if it has it.
+    pub async fn choose_profile(
+        &self,
+        run: &RunDir,
+        name: &str,
+        once: bool,
+    ) -> Result<InterventionRequest, AssemblyError> {
+        let config = self.configuration(run)?;
+        let name = meant_profile(name, &config)?.to_owned();
+        let agent = agent_of_profile(&config, &name);
+        // Whether the built-in agent can call a profile is checked with every request.
+        if !agent.is_built_in
+            && let Some(missing) = preflight::missing_credential(&self.context, &config, &name).await?
+        {
+            let message = format!(
+                "the agent `{}` of the profile `{name}` cannot be used: {}",
+                agent.name, missing.why
+            );
+            return Err(AssemblyError::usage(message).with_hint(missing.next_step));
+        }
+        self.intervene(run, Intervention::Profile { name, once })
+    }
+}
+
+/// The profile of this name, else one whose agent has the name.
+fn meant_profile<'a>(name: &'a str, config: &'a Config) -> Result<&'a str, AssemblyError> {
+    let Ok(agent) = name.parse::<KnownAgent>() else {
+        return Ok(name);
+    };
+    if config.profiles.contains_key(name) {
+        return Ok(name);
+    }
+    let default = std::iter::once(&config.settings.default_profile);
+    let mut profiles = default.chain(config.profiles.keys());
+    let found = profiles.find(|profile| agent_of_profile(config, profile) == agent);
+    found.map(String::as_str).ok_or_else(|| {
+        AssemblyError::usage(format!("no model profile of this run has the agent `{name}`")).with_hint(format!(
+            "add a profile to ralph.toml, for example [models.{name}] with `agent = \"{name}\"` and a `litellm_model`; its \
+             program has to be in the sandbox. A live run has to be paused, and resumed with it"
+        ))
+    })
+}
+
+/// Refuses a profile that the run does not know, or that the built-in agent cannot call.
+pub(super) fn check_profile(name: &str, config: &Config, is_scripted: bool) -> Result<(), AssemblyError> {
+    if !config.profiles.contains_key(name) {
+        let known: Vec<&str> = config.profiles.keys().map(String::as_str).collect();
+        let message = format!("there is no model profile `{name}`");
+        return Err(AssemblyError::usage(message).with_hint(format!("the profiles are {}", known.join(", "))));
+    }
+    match routes::uncallable(config, name).filter(|_| !is_scripted) {
+        None => Ok(()),
+        Some(missing) => {
+            let message = format!("the profile `{name}` cannot be used: {}", missing.why);
+            Err(AssemblyError::usage(message).with_hint(missing.next_step))
+        }
+    }
+}
