@@ -20,6 +20,7 @@ mod events;
 mod examples;
 mod failures;
 mod fake_engine;
+mod fake_github;
 mod guest_build;
 mod guide;
 mod init;

@@ -13,6 +13,8 @@ pub mod derived;
 pub mod dir_sandbox;
 pub mod direct_server;
 pub mod engine;
+pub mod fake_github;
+pub mod git_http;
 pub mod github;
 pub mod guest;
 pub mod litellm;

@@ -32,7 +32,7 @@ use super::Daytona;
 
 const DOCUMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/daytona");
 /// The prefix of the error types in Prism's own responses.
-const VERDICT: &str = "https://stoplight.io/prism/errors";
+pub(crate) const VERDICT: &str = "https://stoplight.io/prism/errors";
 /// How long Prism may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST: usize = 1 << 30;
@@ -154,7 +154,7 @@ impl Drop for Prism {
 }
 
 /// Starts a Prism for a document in front of an upstream; returns its port.
-fn judge(program: &Path, document: &Path, upstream: &str) -> (Child, u16) {
+pub(crate) fn judge(program: &Path, document: &Path, upstream: &str) -> (Child, u16) {
     let port = free_port();
     let mut command = Command::new(program);
     // Nobody reads what it would say of every call, and saying it takes time.
