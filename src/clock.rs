@@ -1,5 +1,6 @@
 //! The wall clock. Nothing else in the crate reads it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -8,6 +9,12 @@ use jiff::Timestamp;
 pub trait Clock: Send + Sync {
     /// The current time.
     fn now(&self) -> Timestamp;
+}
+
+impl fmt::Debug for dyn Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
 }
 
 /// The clock of the host.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::config::{Config, SandboxType};
-use crate::engine::Engine;
+use crate::engine::{ContentArchive, Engine};
 use crate::image::{
     BuildEnvironment, BuildSource, ImageBuilder, ImageRecipe, ImageRequest, Platform, Rebuild,
 };
@@ -20,6 +20,8 @@ pub(crate) struct PreparedImage {
     pub(crate) image: Option<String>,
     /// Its Dockerfile, if the provider builds it.
     pub(crate) dockerfile: Option<String>,
+    /// The files that its Dockerfile copies.
+    pub(crate) build_files: Option<ContentArchive>,
     /// The steps of its build, whether they ran now or earlier. Empty if ralph does not build the image.
     pub(crate) build_steps: Vec<&'static str>,
 }
@@ -70,6 +72,7 @@ async fn build(context: &AssemblyContext, request: &ImageRequest) -> Result<Prep
     Ok(PreparedImage {
         image: Some(ensured.image.tag.to_string()),
         dockerfile: None,
+        build_files: None,
         build_steps: build_steps(&recipe),
     })
 }

@@ -163,6 +163,7 @@ fn daytona_options(context: &AssemblyContext, config: &Config) -> Result<Daytona
     let reporter = context.reporter.clone();
     Ok(DaytonaOptions {
         progress: DaytonaProgress::new(move |what| reporter.inform(&format!("  waiting: {what}"))),
+        clock: surroundings.clock(),
         target: surroundings.var("DAYTONA_TARGET").map(ToOwned::to_owned),
         dockerfile: dockerfile.transpose()?,
         prices: DaytonaPrices {

@@ -54,7 +54,9 @@ pub(crate) async fn plan(
             let recipe = request.read(None, &environment).await?;
             report_skipped_flake(context, &recipe);
             planned.image.image = Some(recipe.spec.repository());
-            planned.image.dockerfile = Some(recipe.spec.single_dockerfile()?);
+            let single = recipe.spec.single_dockerfile()?;
+            planned.image.dockerfile = Some(single.text);
+            planned.image.build_files = single.files;
         }
     }
     Ok(planned)
@@ -72,6 +74,7 @@ impl PlannedProviderImage {
             },
             image: self.image.image.clone(),
             dockerfile: self.image.dockerfile.clone(),
+            build_files: self.image.build_files.clone(),
             resources: config.resources(),
             ..SandboxSpec::unrestricted(run)
         }

@@ -67,6 +67,7 @@ pub(crate) async fn sandbox_spec(
         network: network_policy(context, config, project, used.image.image.as_deref()).await?,
         image: used.image.image,
         dockerfile: used.image.dockerfile,
+        build_files: used.image.build_files,
         egress: egress(config)?,
         completion_grace: config.settings.timers.completion_grace,
         reuse: used.reuse,

@@ -89,6 +89,31 @@ impl BuildContext {
         Ok(Self { root, entries })
     }
 
+    /// Only the entries whose paths `chooses` accepts.
+    pub(in crate::image) fn part(&self, chooses: impl Fn(&str) -> bool) -> Self {
+        let chosen = self.entries.iter().filter(|(path, _)| chooses(path));
+        Self {
+            root: self.root.clone(),
+            entries: chosen
+                .map(|(path, entry)| (path.clone(), entry.clone()))
+                .collect(),
+        }
+    }
+
+    /// All entries, by path. A directory comes before its content.
+    pub(in crate::image) fn entries(&self) -> &BTreeMap<String, ContextEntry> {
+        &self.entries
+    }
+
+    /// The size of all files in bytes.
+    fn size(&self) -> u64 {
+        let sizes = self.entries.values().map(|entry| match entry {
+            ContextEntry::File { size, .. } => *size,
+            ContextEntry::Directory | ContextEntry::Link { .. } => 0,
+        });
+        sizes.sum()
+    }
+
     /// The digest of all entries.
     #[must_use]
     pub fn digest(&self) -> Digest {

@@ -22,6 +22,7 @@
 
 mod builder;
 mod context;
+mod copied_files;
 mod dependencies;
 mod difference;
 mod dockerignore;
@@ -76,6 +77,7 @@ pub use rebuild_check::RebuildCheck;
 pub use reference::ImageReference;
 pub use registry::RegistryImage;
 pub use request::{BuildSource, DEFAULT_BASE, ImageRecipe, ImageRequest};
+pub use single_dockerfile::SingleDockerfile;
 pub use spec::{BuildMode, DEFAULT_REFRESH, DockerfileContext, ImageSpec, Rebuild};
 pub use status::{ImageRole, ImageState, ImageStatus};
 pub use tag::{ImageTag, ProjectName};

@@ -1,94 +1,101 @@
-//! One Dockerfile for base and project layer, for a builder that gets no build context and no build arguments.
+//! One Dockerfile for base and project layer, for a builder at another place that gets no build arguments.
 
+use super::copied_files::copied_files;
 use super::error::ImageError;
-use super::project::ProjectLayer;
-use super::spec::{BuildMode, ImageSpec};
-use super::stages::{self, BASE_ARGUMENT, Instruction};
+use super::reference::ImageReference;
+use super::spec::{BuildMode, DockerfileContext, ImageSpec};
+use super::stages::{self, BASE_ARGUMENT};
+use crate::engine::ContentArchive;
 
 /// The name of the stage that is the base.
 const BASE_STAGE: &str = "ralph-base";
 
-/// What to do if an image cannot be built from one Dockerfile alone.
+/// What to do if an image cannot be built from one Dockerfile.
 const HINT: &str = "set `sandbox.registry`: ralph then builds the image here and pushes it there";
 
+/// An image as one Dockerfile.
+#[derive(Clone, Debug)]
+pub struct SingleDockerfile {
+    /// Its text.
+    pub text: String,
+    /// The files that it copies, if any.
+    pub files: Option<ContentArchive>,
+}
+
 impl ImageSpec {
-    /// The image as one Dockerfile that needs no other file. Fails for a Nix image, and for a Dockerfile that uses its
-    /// build context.
-    pub fn single_dockerfile(&self) -> Result<String, ImageError> {
-        let base = match &self.mode {
-            BuildMode::Template { dockerfile, .. } => dockerfile,
-            BuildMode::Dockerfile { .. } => {
-                return Err(unsendable("a Dockerfile of your own is built with its directory"));
+    /// The image as one Dockerfile, with the files that it copies. Fails for a Nix image, for a layer on a Dockerfile of the
+    /// user, and for files that would not arrive as they are.
+    pub fn single_dockerfile(&self) -> Result<SingleDockerfile, ImageError> {
+        match (&self.mode, &self.project) {
+            (BuildMode::Nix { attribute, .. }, _) => Err(unsendable(&format!(
+                "`{attribute}` of the flake is built by Nix, not from a Dockerfile"
+            ))),
+            (BuildMode::Dockerfile { file, .. }, Some(_)) => Err(unsendable(&format!(
+                "`.agent-loop/` adds a layer to `{}`, which may have stages of its own",
+                file.name
+            ))),
+            (BuildMode::Dockerfile { base, file }, None) => with_files(with_base(base, &file.text), file),
+            (BuildMode::Template { dockerfile, .. }, Some(layer)) => {
+                with_files(merge(dockerfile, &layer.file)?, &layer.file)
             }
-            BuildMode::Nix { attribute, .. } => {
-                let reason = format!("`{attribute}` of the flake is built by Nix, not from a Dockerfile");
-                return Err(unsendable(&reason));
-            }
-        };
-        match &self.project {
-            None => Ok(base.clone()),
-            Some(layer) => merge(base, layer),
+            (BuildMode::Template { dockerfile, .. }, None) => Ok(SingleDockerfile {
+                text: dockerfile.clone(),
+                files: None,
+            }),
         }
     }
 }
 
+/// The text, with the files that this Dockerfile copies.
+fn with_files(text: String, file: &DockerfileContext) -> Result<SingleDockerfile, ImageError> {
+    let files = copied_files(file).map_err(|reason| unsendable(&reason))?;
+    let files = files.map(|part| part.archive());
+    Ok(SingleDockerfile { text, files })
+}
+
+/// A Dockerfile of the user, with the default of the build argument in place of the argument.
+fn with_base(base: &ImageReference, text: &str) -> String {
+    let (preamble, rest) = split_at_first_from(text);
+    format!("{preamble}ARG {BASE_ARGUMENT}={base}\n{rest}")
+}
+
 /// The base as the first stage, and the layer on top. The lines before the first `FROM` of the layer hold for all
 /// stages, so they come before the base.
-fn merge(base: &str, layer: &ProjectLayer) -> Result<String, ImageError> {
-    let (name, text) = (&layer.file.name, &layer.file.text);
-    if let Some((line, reason)) = obstacle(text) {
-        return Err(unsendable(&format!("line {line} of `{name}` {reason}")));
+fn merge(base: &str, layer: &DockerfileContext) -> Result<String, ImageError> {
+    if let Some((line, reason)) = obstacle(&layer.text) {
+        return Err(unsendable(&format!("line {line} of `{}` {reason}", layer.name)));
     }
-    let preamble: String = text
-        .split_inclusive('\n')
-        .take(stages::lines_before_first_from(text))
-        .collect();
-    let rest = &text[preamble.len()..];
+    let (preamble, rest) = split_at_first_from(&layer.text);
     let staged = base.replacen('\n', &format!(" AS {BASE_STAGE}\n"), 1);
     Ok(format!(
         "{preamble}ARG {BASE_ARGUMENT}={BASE_STAGE}\n{staged}\n{rest}"
     ))
 }
 
-/// The first line that means something else without a build context or behind another stage, and why.
+fn split_at_first_from(text: &str) -> (&str, &str) {
+    let lines = text.split_inclusive('\n');
+    let before = lines.take(stages::lines_before_first_from(text));
+    text.split_at(before.map(str::len).sum())
+}
+
+/// The first line that means something else behind another stage, and why.
 fn obstacle(text: &str) -> Option<(usize, &'static str)> {
     if stages::escape_character(text) != '\\' {
         return Some((1, "sets another escape character than that of the base"));
     }
-    stages::instructions(text)
-        .into_iter()
-        .find_map(|instruction| Some((instruction.line, problem(&instruction)?)))
-}
-
-fn problem(instruction: &Instruction) -> Option<&'static str> {
-    let is = |name: &str| instruction.words[0].eq_ignore_ascii_case(name);
-    let arguments = &instruction.words[1..];
-    if is("RUN") {
-        let mounts = arguments.iter().filter_map(|word| word.strip_prefix("--mount="));
-        let mut binds = mounts.filter(|mount| !mount.contains("type=") || mount.contains("type=bind"));
-        return binds
-            .any(|mount| !mount.contains("from="))
-            .then_some("mounts files of `.agent-loop/`");
-    }
-    if !is("COPY") && !is("ADD") {
-        return None;
-    }
-    if let Some(stage) = arguments.iter().find_map(|word| word.strip_prefix("--from=")) {
-        let is_number = stage.bytes().all(|byte| byte.is_ascii_digit());
-        return is_number.then_some("names a stage by its number");
-    }
-    let is_elsewhere = |word: &&String| {
-        word.starts_with("<<") || (is("ADD") && (word.contains("://") || word.starts_with("git@")))
-    };
-    let mut sources = arguments.iter().filter(|word| !word.starts_with("--"));
-    (!sources.next().is_some_and(|first| is_elsewhere(&first))).then_some("copies files of `.agent-loop/`")
+    let numbered = stages::instructions(text).into_iter().find(|instruction| {
+        let is_copy = instruction.words[0].eq_ignore_ascii_case("COPY");
+        let mut stages = instruction
+            .words
+            .iter()
+            .filter_map(|word| word.strip_prefix("--from="));
+        is_copy && stages.any(|stage| stage.bytes().all(|byte| byte.is_ascii_digit()))
+    });
+    numbered.map(|instruction| (instruction.line, "names a stage by its number"))
 }
 
 fn unsendable(reason: &str) -> ImageError {
-    ImageError::invalid(format!(
-        "the image cannot be built from one Dockerfile without other files: {reason}"
-    ))
-    .with_hint(HINT)
+    ImageError::invalid(format!("the image cannot be built at the provider: {reason}")).with_hint(HINT)
 }
 
 #[cfg(test)]
@@ -100,7 +107,7 @@ mod tests {
     use super::*;
     use crate::agent::actions::ACTIONS;
     use crate::digest::Digest;
-    use crate::image::{DockerfileContext, ImageReference, Platform, ProjectLayerSource, ProjectName};
+    use crate::image::{Platform, ProjectLayer, ProjectLayerSource, ProjectName};
 
     fn spec(layer: Option<&str>) -> ImageSpec {
         let mode = BuildMode::Template {
@@ -125,51 +132,47 @@ mod tests {
         let expected = "# syntax=docker/dockerfile:1\nARG BASE_IMAGE\nARG RUST=1\nARG BASE_IMAGE=ralph-base\n\
                         FROM debian AS ralph-base\n\nRUN a\n\nFROM rust:${RUST} AS build\nFROM ${BASE_IMAGE}\n\
                         COPY --from=build /a /a\n";
-        assert_eq!(spec(Some(layer)).single_dockerfile().unwrap(), expected);
-        assert_eq!(spec(None).single_dockerfile().unwrap(), "FROM debian\n\nRUN a\n");
+        assert_eq!(spec(Some(layer)).single_dockerfile().unwrap().text, expected);
+        assert_eq!(
+            spec(None).single_dockerfile().unwrap().text,
+            "FROM debian\n\nRUN a\n"
+        );
     }
 
     #[rstest]
-    #[case::copy(
-        "COPY certificates /etc/",
-        "line 3 of `Dockerfile.sandbox` copies files of `.agent-loop/`"
-    )]
-    #[case::json(
-        "copy [\"a\", \"b\"]",
-        "line 3 of `Dockerfile.sandbox` copies files of `.agent-loop/`"
-    )]
-    #[case::add(
-        "ADD --chown=a a.tar /a",
-        "line 3 of `Dockerfile.sandbox` copies files of `.agent-loop/`"
-    )]
-    #[case::mount(
-        "RUN --mount=type=bind,target=/a make",
-        "line 3 of `Dockerfile.sandbox` mounts files of `.agent-loop/`"
-    )]
     #[case::number(
         "COPY --from=0 /a /a",
         "line 3 of `Dockerfile.sandbox` names a stage by its number"
     )]
-    fn a_layer_that_needs_its_context_is_refused(#[case] line: &str, #[case] reason: &str) {
+    #[case::missing(
+        "COPY a /a",
+        "line 3 of `Dockerfile.sandbox` copies `a`, which is not in its directory or excluded by `.dockerignore`"
+    )]
+    fn a_layer_that_cannot_be_sent_is_refused(#[case] line: &str, #[case] reason: &str) {
         let text = format!("ARG BASE_IMAGE\nFROM ${{BASE_IMAGE}}\n{line}\n");
         let error = spec(Some(&text)).single_dockerfile().unwrap_err();
         assert!(error.to_string().ends_with(reason), "{error}");
         assert!(error.hint().unwrap().contains("`sandbox.registry`"));
     }
 
-    #[rstest]
-    #[case("COPY --from=build /a /a")]
-    #[case("COPY <<EOF /a\nCOPY b /b\nEOF")]
-    #[case("ADD https://example.org/a.tar /a")]
-    #[case("RUN --mount=type=cache,target=/root/.cache make")]
-    #[case("RUN --mount=from=build,target=/b make # COPY a b")]
-    fn a_layer_that_needs_no_context_is_sent(#[case] line: &str) {
-        let text = format!("ARG BASE_IMAGE\nFROM ${{BASE_IMAGE}}\n{line}\n");
+    fn own(text: &str, layer: Option<&str>) -> ImageSpec {
+        let mode = BuildMode::Dockerfile {
+            base: ImageReference::parse("debian:12").unwrap(),
+            file: DockerfileContext::alone(text.to_owned()),
+        };
+        ImageSpec { mode, ..spec(layer) }
+    }
+
+    #[test]
+    fn a_dockerfile_of_the_user_gets_its_base() {
+        let text = "# syntax=docker/dockerfile:1\nARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN a\n";
+        let expected = "# syntax=docker/dockerfile:1\nARG BASE_IMAGE\nARG BASE_IMAGE=debian:12\nFROM ${BASE_IMAGE}\nRUN a\n";
+        assert_eq!(own(text, None).single_dockerfile().unwrap().text, expected);
+        let layer = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n";
+        let error = own(text, Some(layer)).single_dockerfile().unwrap_err();
         assert!(
-            spec(Some(&text))
-                .single_dockerfile()
-                .unwrap()
-                .ends_with(&format!("{line}\n"))
+            error.to_string().contains("adds a layer to `Dockerfile`"),
+            "{error}"
         );
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::engine::ContentArchive;
 use crate::gateway::audit::{AuditSink, NoAudit};
 use crate::gateway::{
     AddedRules, AddressGuard, CredentialInjector, GatewaySetup, HeaderSecret, Phantom, Resolver,
@@ -28,6 +29,8 @@ pub struct SandboxSpec {
     pub image: Option<String>,
     /// The Dockerfile of the image, for providers that build images. `image` is then the name of what it describes.
     pub dockerfile: Option<String>,
+    /// The files that the Dockerfile copies.
+    pub build_files: Option<ContentArchive>,
     /// Host paths that it sees read-only, in addition to its workspace.
     pub mounts: Vec<ReadOnlyMount>,
     /// Its resource limits.
@@ -56,6 +59,7 @@ impl SandboxSpec {
             purpose: Purpose::default(),
             image: None,
             dockerfile: None,
+            build_files: None,
             mounts: Vec::new(),
             resources: Resources::default(),
             network: Policy::allow_all(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ralph::engine::{ContentArchive, Digest};
 use ralph::network::{HostName, Policy, PolicyRule};
 use ralph::sandbox::daytona::{DaytonaOptions, DaytonaProvider, DaytonaSecret};
 use ralph::sandbox::{Provider, RemovalScope, SandboxSpec};
@@ -53,6 +54,9 @@ async fn calls_outside_the_conformance_suite_match_the_documents() {
     let built = SandboxSpec {
         image: Some("agent-loop-sandbox-test".to_owned()),
         dockerfile: Some(format!("FROM {image}\nENV BUILT=too\n")),
+        build_files: Some(ContentArchive::new(Digest::sha256(b""), 0, |out| {
+            out.write_all(&[0; 1024])
+        })),
         ..spec.clone()
     };
     let images = provider.images().unwrap();

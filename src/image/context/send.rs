@@ -7,7 +7,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::{BuildContext, ContextEntry};
 use crate::digest::{Digest, HashingReader};
-use crate::engine::TarStream;
+use crate::engine::{ContentArchive, TarStream};
 
 impl BuildContext {
     /// The context with its Dockerfile, which is sent even if `.dockerignore` excludes it. The stream fails if a file
@@ -24,6 +24,18 @@ impl BuildContext {
             } else {
                 let mut header = header(EntryType::Regular, 0o644, text.len() as u64);
                 tar.append_data(&mut header, &name, text.as_bytes())?;
+            }
+            tar.finish()
+        })
+    }
+
+    /// The archive of a context alone.
+    pub(in crate::image) fn archive(&self) -> ContentArchive {
+        let context = self.clone();
+        ContentArchive::new(self.digest(), self.size(), move |out| {
+            let mut tar = Builder::new(out);
+            for (path, entry) in &context.entries {
+                context.append(&mut tar, path, entry)?;
             }
             tar.finish()
         })

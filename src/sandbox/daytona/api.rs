@@ -1,16 +1,19 @@
 //! Daytona's control plane: sandboxes, snapshots and the vault.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Method;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::DaytonaProgress;
 use super::client::DaytonaClient;
 use super::error::DaytonaError;
+use super::snapshot::PlannedSnapshot;
+use super::storage;
 use super::wire::{DaytonaPage, DaytonaPhase, DaytonaSandboxInfo, DaytonaSnapshot, DaytonaSnapshotPage};
+use crate::clock::Clock;
 
 /// The pause between two polls: short at first, then longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -29,6 +32,7 @@ const PAGE_SIZE: &str = "100";
 pub(super) struct DaytonaApi {
     pub(super) client: DaytonaClient,
     pub(super) progress: DaytonaProgress,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
 impl DaytonaApi {
@@ -98,18 +102,18 @@ impl DaytonaApi {
         }
     }
 
-    /// Waits until the snapshot of this name is active. Registers it with `request` if it does not exist, or as soon as
-    /// one that is being removed is gone.
-    pub(super) async fn ensure_snapshot(
-        &self,
-        name: &str,
-        request: Option<Value>,
-    ) -> Result<(), DaytonaError> {
+    /// Waits until a snapshot is active. Registers it if it does not exist, or as soon as one that is being removed is
+    /// gone.
+    pub(super) async fn ensure_snapshot(&self, planned: &PlannedSnapshot) -> Result<(), DaytonaError> {
+        let name = &planned.name;
         let mut poll = self.poll(BUILD_TIMEOUT);
         loop {
             let found = self.client.get(&format!("snapshots/{name}")).json().await;
-            let found: DaytonaSnapshot = match (found, &request) {
+            let found: DaytonaSnapshot = match (found, &planned.request) {
                 (Err(error), Some(request)) if error.is_not_found() => {
+                    if let Some(files) = &planned.files {
+                        storage::upload(self, files).await?;
+                    }
                     match self.client.post("snapshots", request.clone()).json().await {
                         // Another process registered it first.
                         Err(error) if error.status() == Some(409) => DaytonaSnapshot {

@@ -14,7 +14,7 @@ use crate::secret::Secret;
 /// The SDK version that ralph claims to be. Daytona sends the two output streams of sessions apart to this version.
 const SDK_VERSION: &str = "0.226.1";
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often a call is tried, and the bounds of the pauses in between.
 const ATTEMPTS: u32 = 4;
@@ -92,6 +92,15 @@ pub(super) struct DaytonaCall {
 }
 
 impl DaytonaCall {
+    /// A call outside the paths of the API, without the API key.
+    pub(super) fn new(request: RequestBuilder, name: String) -> Self {
+        Self {
+            request,
+            name,
+            repeatable: false,
+        }
+    }
+
     /// Changes the request.
     pub(super) fn with(mut self, change: impl FnOnce(RequestBuilder) -> RequestBuilder) -> Self {
         self.request = change(self.request);

@@ -1,5 +1,6 @@
 //! Errors of calls to Daytona.
 
+use std::error::Error as StdError;
 use std::io;
 
 use thiserror::Error;
@@ -25,6 +26,12 @@ pub(super) enum DaytonaError {
     /// A sandbox or snapshot is in an unexpected state, or did not reach the expected one in time.
     #[error("{0}")]
     State(String),
+    /// The files of a build cannot be stored.
+    #[error("cannot send the files of the build to Daytona")]
+    Upload {
+        source: Box<dyn StdError + Send + Sync>,
+        is_transient: bool,
+    },
     /// A WebSocket broke.
     #[error("lost the connection to Daytona ({call})")]
     Stream { call: String, source: io::Error },
@@ -43,6 +50,29 @@ impl DaytonaError {
         Self::Response {
             call: call.into(),
             source: io::Error::other(reason.into()),
+        }
+    }
+
+    /// The error for files of a build that cannot be sent.
+    pub(super) fn upload(reason: impl Into<String>) -> Self {
+        Self::Upload {
+            source: reason.into().into(),
+            is_transient: false,
+        }
+    }
+
+    /// This error as one of the object store. Its message may contain the request with its credentials, so only the code
+    /// and the short text are kept.
+    pub(super) fn at_storage(mut self) -> Self {
+        if let Self::Refused { message, .. } = &mut self {
+            let parts = ["Code", "Message"]
+                .iter()
+                .filter_map(|name| xml_text(message, name));
+            *message = parts.collect::<Vec<_>>().join(": ");
+        }
+        Self::Upload {
+            is_transient: self.is_transient(),
+            source: Box::new(self),
         }
     }
 
@@ -70,6 +100,7 @@ impl DaytonaError {
         match self {
             Self::Unreachable { .. } | Self::Stream { .. } => true,
             Self::Refused { status, .. } => *status == 429 || *status >= 500,
+            Self::Upload { is_transient, .. } => *is_transient,
             Self::Response { .. } | Self::State(_) => false,
         }
     }
@@ -101,6 +132,9 @@ impl DaytonaError {
             Self::Unreachable { .. } => {
                 "check the network and DAYTONA_API_URL, or use the `docker` provider, which needs neither"
             }
+            Self::Upload { .. } => {
+                "try again; if it stays like that, set `sandbox.registry`, so that ralph builds the image here and pushes it"
+            }
             Self::Response { .. } | Self::Refused { status: 404, .. } => {
                 "check that DAYTONA_API_URL is the URL of Daytona's API; if it is, try again with `ralph resume`"
             }
@@ -125,6 +159,12 @@ impl DaytonaError {
             },
         }
     }
+}
+
+/// The text of the first XML element of this name.
+fn xml_text<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = xml.split_once(&format!("<{name}>"))?;
+    rest.split_once("</").map(|(text, _)| text)
 }
 
 /// For an operation that concerns no sandbox in particular.

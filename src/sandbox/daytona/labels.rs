@@ -67,6 +67,7 @@ pub(super) fn fingerprint(spec: &SandboxSpec, options: &DaytonaOptions) -> Strin
     fingerprint::fingerprint(&(
         &spec.image,
         &spec.dockerfile,
+        &spec.build_files,
         spec.network.lines(),
         &spec.resources,
         &spec.env,

@@ -15,9 +15,11 @@ mod prepare;
 mod sandbox;
 mod secrets;
 mod session_exec;
+mod signature;
 mod size;
 mod snapshot;
 mod socket;
+mod storage;
 mod terminal;
 mod toolbox;
 mod wire;
@@ -84,6 +86,7 @@ impl DaytonaProvider {
             Ok(DaytonaApi {
                 client: DaytonaClient::new(&options.api_url, key, options.read_timeout)?,
                 progress: options.progress.clone(),
+                clock: options.clock.clone(),
             })
         };
         self.api.get_or_try_init(connect).await

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::{self, Clock};
 use crate::network::HostName;
 use crate::secret::Secret;
 use crate::usage::Usd;
@@ -29,6 +30,8 @@ pub struct DaytonaOptions {
     pub read_timeout: Duration,
     /// Receives progress messages.
     pub progress: DaytonaProgress,
+    /// The time of signatures.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl DaytonaOptions {
@@ -51,6 +54,7 @@ impl DaytonaOptions {
             prices: DaytonaPrices::default(),
             read_timeout: Self::READ_TIMEOUT,
             progress: DaytonaProgress::default(),
+            clock: clock::system(),
         }
     }
 }

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::api::DaytonaApi;
 use super::error::DaytonaError;
 use super::size::size;
-use crate::engine::Digest;
+use super::storage;
+use crate::engine::{ContentArchive, Digest};
 use crate::sandbox::{Resources, SandboxSpec};
 
 /// How many hexadecimal digits of the hash a name contains.
@@ -20,6 +21,8 @@ pub(super) struct PlannedSnapshot {
     pub(super) name: String,
     /// The body of the request that registers it; `None` if someone else did that.
     pub(super) request: Option<Value>,
+    /// The files that the Dockerfile in the request copies.
+    pub(super) files: Option<ContentArchive>,
 }
 
 /// The snapshot for `spec.image`, which is the name of a snapshot, an image for which one is registered, or the name of
@@ -32,11 +35,12 @@ pub(super) async fn plan(
         return Ok(None);
     };
     let planned = match &spec.dockerfile {
-        Some(dockerfile) => built(image, dockerfile, &spec.resources),
+        Some(dockerfile) => built(image, dockerfile, spec.build_files.as_ref(), &spec.resources),
         // A name with a registry or a tag is an image; names of snapshots have neither.
         None if !image.contains(['/', ':', '@']) && api.snapshot(image).await?.is_some() => PlannedSnapshot {
             name: image.clone(),
             request: None,
+            files: None,
         },
         None => registered(image, &spec.resources),
     };
@@ -48,7 +52,7 @@ pub(super) async fn ensure(api: &DaytonaApi, spec: &SandboxSpec) -> Result<Optio
     let Some(planned) = plan(api, spec).await? else {
         return Ok(None);
     };
-    api.ensure_snapshot(&planned.name, planned.request).await?;
+    api.ensure_snapshot(&planned).await?;
     Ok(Some(planned.name))
 }
 
@@ -78,12 +82,28 @@ fn registered(image: &str, resources: &Resources) -> PlannedSnapshot {
     planned(name, source, resources)
 }
 
-/// The snapshot of a Dockerfile that Daytona builds.
-fn built(image: &str, dockerfile: &str, resources: &Resources) -> PlannedSnapshot {
+/// The snapshot of a Dockerfile that Daytona builds, with the files that it copies.
+fn built(
+    image: &str,
+    dockerfile: &str,
+    files: Option<&ContentArchive>,
+    resources: &Resources,
+) -> PlannedSnapshot {
     let label = image.strip_prefix(PLANNED_PREFIX).unwrap_or(image);
-    let name = format!("{PREFIX}{label}-{}", hash(dockerfile, resources));
-    let source = json!({ "buildInfo": { "dockerfileContent": dockerfile } });
-    planned(name, source, resources)
+    let context = files.map(storage::context_name);
+    let hashed = match &context {
+        Some(context) => format!("{dockerfile}\n{context}"),
+        None => dockerfile.to_owned(),
+    };
+    let name = format!("{PREFIX}{label}-{}", hash(&hashed, resources));
+    let mut build = json!({ "dockerfileContent": dockerfile });
+    if let Some(context) = context {
+        build["contextHashes"] = json!([context]);
+    }
+    PlannedSnapshot {
+        files: files.cloned(),
+        ..planned(name, json!({ "buildInfo": build }), resources)
+    }
 }
 
 fn planned(name: String, mut request: Value, resources: &Resources) -> PlannedSnapshot {
@@ -95,6 +115,7 @@ fn planned(name: String, mut request: Value, resources: &Resources) -> PlannedSn
     PlannedSnapshot {
         name,
         request: Some(request),
+        files: None,
     }
 }
 
@@ -110,6 +131,14 @@ mod tests {
 
     use super::*;
 
+    fn claude(dockerfile: &str, files: Option<&ContentArchive>, resources: &Resources) -> String {
+        built("agent-loop-sandbox-claude", dockerfile, files, resources).name
+    }
+
+    fn files(content: &str) -> ContentArchive {
+        ContentArchive::new(Digest::sha256(content.as_bytes()), 0, |_| Ok(()))
+    }
+
     #[test]
     fn another_image_or_other_resources_are_another_snapshot() {
         let more = Resources {
@@ -120,9 +149,11 @@ mod tests {
             registered("agent:v1", &Resources::default()).name,
             registered("agent:v2", &Resources::default()).name,
             registered("agent:v1", &more).name,
-            built("agent-loop-sandbox-claude", "FROM a\n", &Resources::default()).name,
-            built("agent-loop-sandbox-claude", "FROM b\n", &Resources::default()).name,
-            built("agent-loop-sandbox-claude", "FROM a\n", &more).name,
+            claude("FROM a\n", None, &Resources::default()),
+            claude("FROM b\n", None, &Resources::default()),
+            claude("FROM a\n", None, &more),
+            claude("FROM a\n", Some(&files("one")), &Resources::default()),
+            claude("FROM a\n", Some(&files("another")), &Resources::default()),
         ];
         for (index, name) in names.iter().enumerate() {
             assert!(!names[..index].contains(name), "{names:?}");

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use crate::secret::Secret;
+
 /// A sandbox.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -81,6 +83,19 @@ pub(super) struct DaytonaSnapshot {
 pub(super) struct DaytonaSnapshotPage {
     pub(super) items: Vec<DaytonaSnapshot>,
     pub(super) total_pages: u64,
+}
+
+/// Temporary access to the object store of an organisation.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DaytonaStorageAccess {
+    pub(super) access_key: String,
+    pub(super) secret: Secret,
+    pub(super) session_token: Secret,
+    pub(super) storage_url: String,
+    pub(super) organization_id: String,
+    pub(super) bucket: String,
+    pub(super) region: String,
 }
 
 /// What a sandbox was created from.

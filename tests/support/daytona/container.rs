@@ -1,8 +1,11 @@
 //! A sandbox as a container without a network, with its own user.
 
+use std::io::Read;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use bollard::container::LogOutput;
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use bollard::{ClientVersion, Docker};
@@ -109,18 +112,38 @@ impl Container {
     }
 }
 
-/// Builds an image from a Dockerfile without a context. The engine caches it.
-pub async fn build(engine: &Engine, dockerfile: &str) -> Result<String, String> {
-    let hash = ralph::engine::Digest::sha256(dockerfile.as_bytes());
+/// Builds an image from a Dockerfile and the files of these archives, as Daytona's builder does: without directories, and
+/// without the targets of links. The engine caches it.
+pub async fn build(engine: &Engine, dockerfile: &str, contexts: &[Bytes]) -> Result<String, String> {
+    let mut tar = tar::Builder::new(Vec::new());
+    add(&mut tar, Path::new("Dockerfile"), 0o644, dockerfile.as_bytes());
+    for context in contexts {
+        let mut archive = tar::Archive::new(&context[..]);
+        for entry in archive.entries().unwrap() {
+            let mut entry = entry.unwrap();
+            if entry.header().entry_type().is_dir() {
+                continue;
+            }
+            let (path, mode) = (entry.path().unwrap().into_owned(), entry.header().mode().unwrap());
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).unwrap();
+            add(&mut tar, &path, mode, &content);
+        }
+    }
+    let archive = tar.into_inner().unwrap();
+    let hash = ralph::engine::Digest::sha256(&archive);
     let name = format!("ralph-test-daytona-build:{}", &hash.hex()[..12]);
     let endpoint = engine.endpoint().to_string();
-    docker(
-        &endpoint,
-        &["build", "--quiet", "--tag", &name, "-"],
-        dockerfile.as_bytes(),
-    )
-    .await?;
+    docker(&endpoint, &["build", "--quiet", "--tag", &name, "-"], &archive).await?;
     Ok(name)
+}
+
+fn add(tar: &mut tar::Builder<Vec<u8>>, path: &Path, mode: u32, content: &[u8]) {
+    let mut header = tar::Header::new_gnu();
+    header.set_mode(mode);
+    header.set_size(content.len() as u64);
+    header.set_mtime(0);
+    tar.append_data(&mut header, path, content).unwrap();
 }
 
 async fn docker(engine: &str, args: &[&str], input: &[u8]) -> Result<(), String> {

@@ -232,7 +232,8 @@ impl Shared {
             }
         };
         if let Some(dockerfile) = new["buildInfo"]["dockerfileContent"].as_str() {
-            let built = self.ground.build(dockerfile).await;
+            let contexts = self.contexts(new)?;
+            let built = self.ground.build(dockerfile, &contexts).await;
             let size =
                 json!({ "cpu": usual("cpu", 1), "memory": usual("memory", 1), "disk": usual("disk", 3) });
             return Ok((built, size, "pending_build"));

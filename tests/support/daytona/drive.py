@@ -1,7 +1,9 @@
 """Drives a Daytona with its own SDK: python drive.py API_URL KEY IMAGE. Ends with an error where anything is not as it says."""
 
 import asyncio
+import pathlib
 import sys
+import tempfile
 
 from daytona import (
     CreateSandboxFromImageParams,
@@ -12,10 +14,12 @@ from daytona import (
     DaytonaError,
     FileDownloadRequest,
     FileUpload,
+    Image,
     ListSandboxesQuery,
     Resources,
     SessionExecuteRequest,
 )
+from daytona._sync import object_storage
 
 
 def main(api_url: str, key: str, image: str) -> None:
@@ -37,6 +41,7 @@ def main(api_url: str, key: str, image: str) -> None:
     files(sandbox)
     life(daytona, sandbox)
     build(daytona, image)
+    build_with_files(daytona, image)
     daytona.delete(sandbox)
     try:
         daytona.get("driven-1")
@@ -114,6 +119,24 @@ def build(daytona, image: str) -> None:
     wanted = CreateSandboxFromImageParams(image=image, name="driven-2", resources=Resources(cpu=1, memory=1, disk=3))
     sandbox = daytona.create(wanted, timeout=120)
     assert sandbox.process.exec("echo built").result == "built\n"
+    daytona.delete(sandbox)
+
+
+def build_with_files(daytona, image: str) -> None:
+    # The SDK stores files over TLS only, which the fake does not have.
+    store = object_storage.S3Store
+    plain = {"allow_http": True}
+    object_storage.S3Store = lambda **given: store(**{**given, "client_options": {**given["client_options"], **plain}})
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "greeting").write_text("hello\n")
+        (folder / "more").mkdir()
+        (folder / "more" / "large").write_bytes(bytes(range(256)) * 40_000)
+        (folder / "Dockerfile").write_text(f"FROM {image}\nCOPY greeting /greeting\nCOPY more /more\n")
+        made = Image.from_dockerfile(folder / "Dockerfile")
+        daytona.snapshot.create(CreateSnapshotParams(name="driven-files", image=made))
+    sandbox = daytona.create(CreateSandboxFromSnapshotParams(snapshot="driven-files", name="driven-3"), timeout=120)
+    assert sandbox.process.exec("cat /greeting; wc -c < /more/large").result == "hello\n10240000\n"
     daytona.delete(sandbox)
 
 

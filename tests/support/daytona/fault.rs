@@ -34,6 +34,14 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// The status of the response, if that is all there is to it.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status(status) => Some(*status),
+            _ => None,
+        }
+    }
+
     pub async fn instead_of_an_answer(&self) -> Option<Response> {
         match self {
             Self::Status(status) => Some(Refusal(*status, "injected fault".to_owned()).into_response()),

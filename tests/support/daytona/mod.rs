@@ -12,6 +12,7 @@ pub mod prism;
 mod room;
 mod session;
 mod snapshot;
+mod storage;
 mod terminal;
 mod toolbox;
 mod vault;
@@ -35,6 +36,8 @@ use tokio::task::JoinHandle;
 pub use self::fault::Fault;
 use self::room::{Ground, Room};
 use self::session::Session;
+pub use self::storage::CREDENTIALS;
+use self::storage::Store;
 use self::terminal::Terminal;
 use self::vault::Kept;
 
@@ -45,7 +48,7 @@ pub const KEY: &str = "dtn_5f0c2b9a77e1";
 pub struct Daytona {
     address: SocketAddr,
     shared: Arc<Shared>,
-    task: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 2],
 }
 
 /// The state that all requests share.
@@ -60,6 +63,9 @@ struct Shared {
     terminals: Mutex<HashMap<String, Terminal>>,
     faults: Mutex<Vec<(String, Fault)>>,
     calls: Mutex<Vec<(String, Value)>>,
+    store: Store,
+    /// The requests to the object store.
+    uploads: Mutex<Vec<String>>,
     tier: Mutex<Tier>,
     broken: Notify,
 }
@@ -107,12 +113,15 @@ impl Daytona {
             terminals: Mutex::default(),
             faults: Mutex::default(),
             calls: Mutex::default(),
+            store: Store::default(),
+            uploads: Mutex::default(),
             tier: Mutex::new(Tier::High),
             broken: Notify::new(),
         });
         let routes = Router::new()
             .merge(control::routes())
             .merge(snapshot::routes())
+            .merge(storage::routes())
             .merge(vault::routes())
             .merge(toolbox::routes())
             .fallback(|| async { Refusal(404, "Cannot find that".to_owned()) })
@@ -123,10 +132,11 @@ impl Daytona {
         let address = listener.local_addr().unwrap();
         *shared.toolboxes.lock().unwrap() = format!("http://{address}/toolbox");
         let task = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        let store = storage::serve(shared.clone()).await;
         Self {
             address,
             shared,
-            task,
+            tasks: [task, store],
         }
     }
 
@@ -177,6 +187,16 @@ impl Daytona {
         let calls = self.shared.calls.lock().unwrap();
         let meant = calls.iter().filter(|(name, _)| name.contains(requests));
         meant.map(|(_, body)| body.clone()).collect()
+    }
+
+    /// The requests that reached the object store: method and path.
+    pub fn uploads(&self) -> Vec<String> {
+        self.shared.uploads.lock().unwrap().clone()
+    }
+
+    /// How many objects the object store holds.
+    pub fn stored(&self) -> usize {
+        self.shared.store.len()
     }
 
     /// The names of all sandboxes.
@@ -260,7 +280,7 @@ impl Daytona {
 
 impl Drop for Daytona {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(JoinHandle::abort);
         for remote in self.shared.sandboxes.lock().unwrap().values() {
             remote.room.remove_now();
         }

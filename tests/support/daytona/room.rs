@@ -58,9 +58,9 @@ impl Ground {
     }
 
     /// Builds an image.
-    pub async fn build(&self, dockerfile: &str) -> Result<String, String> {
+    pub async fn build(&self, dockerfile: &str, contexts: &[Bytes]) -> Result<String, String> {
         match self {
-            Self::Engine(engine) => container::build(engine, dockerfile).await,
+            Self::Engine(engine) => container::build(engine, dockerfile, contexts).await,
             Self::Namespaces => Ok(String::new()),
         }
     }

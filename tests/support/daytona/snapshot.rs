@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -38,8 +39,12 @@ async fn register(State(shared): State<Arc<Shared>>, Json(new): Json<Value>) -> 
         "sourceSandboxId": null,
     });
     if let Some(dockerfile) = new["buildInfo"]["dockerfileContent"].as_str() {
+        let contexts = new["buildInfo"]
+            .get("contextHashes")
+            .cloned()
+            .unwrap_or(json!([]));
         snapshot["buildInfo"] = json!({
-            "dockerfileContent": dockerfile, "createdAt": NOW, "updatedAt": NOW, "snapshotRef": image,
+            "dockerfileContent": dockerfile, "contextHashes": contexts, "createdAt": NOW, "updatedAt": NOW, "snapshotRef": image,
         });
     }
     let mut snapshots = shared.snapshots.lock().unwrap();
@@ -117,12 +122,22 @@ impl Shared {
                 let reason = json!(format!("no such image: {image}"));
                 Ok((image.clone(), "error", reason))
             }
-            (Value::Null, Value::String(dockerfile)) => match self.ground.build(dockerfile).await {
-                Ok(image) => Ok((image, "pending", Value::Null)),
-                Err(reason) => Ok((String::new(), "pending", json!(reason))),
-            },
+            (Value::Null, Value::String(dockerfile)) => {
+                let contexts = self.contexts(new)?;
+                match self.ground.build(dockerfile, &contexts).await {
+                    Ok(image) => Ok((image, "pending", Value::Null)),
+                    Err(reason) => Ok((String::new(), "pending", json!(reason))),
+                }
+            }
             _ => refused("Must include either an image name or build info"),
         }
+    }
+
+    /// The archives with the files of a build.
+    pub fn contexts(&self, new: &Value) -> Result<Vec<Bytes>, Refusal> {
+        let hashes = new["buildInfo"]["contextHashes"].as_array();
+        let hashes: Vec<&str> = hashes.into_iter().flatten().filter_map(Value::as_str).collect();
+        self.store.contexts(&hashes)
     }
 
     /// A snapshot from which sandboxes can start.
