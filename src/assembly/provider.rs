@@ -13,7 +13,7 @@ use crate::sandbox::docker_sandbox;
 use crate::sandbox::local::{LocalOptions, LocalProvider};
 use crate::sandbox::tart::{self, TartOptions};
 use crate::sandbox::vm::VmOptions;
-use crate::sandbox::{Provider, SandboxError, check_policy};
+use crate::sandbox::{ImageRecords, Provider, SandboxError, check_policy};
 use crate::scm::main_worktree;
 
 use super::configuration::project_dir;
@@ -163,6 +163,10 @@ fn daytona_options(context: &AssemblyContext, config: &Config) -> Result<Daytona
     let reporter = context.reporter.clone();
     Ok(DaytonaOptions {
         progress: DaytonaProgress::new(move |what| reporter.inform(&format!("  waiting: {what}"))),
+        records: Some(ImageRecords::of_snapshots(
+            surroundings.data_dir()?.join("daytona"),
+            main_worktree(&project_dir(surroundings.dir())),
+        )),
         clock: surroundings.clock(),
         target: surroundings.var("DAYTONA_TARGET").map(ToOwned::to_owned),
         dockerfile: dockerfile.transpose()?,

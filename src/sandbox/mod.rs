@@ -31,6 +31,7 @@ mod files;
 mod fingerprint;
 mod guest_file;
 mod host_policy;
+mod image_records;
 mod lifecycle;
 mod listing;
 pub mod local;
@@ -58,6 +59,7 @@ use crate::usage::Usd;
 
 pub use error::{SandboxError, SandboxErrorKind};
 pub use evidence_space::EvidenceSpace;
+pub use image_records::ImageRecords;
 pub use listing::{RemovalScope, SandboxActivity, SandboxListing, SandboxOwnership};
 pub use provider_images::{ProviderImage, ProviderImageFate, ProviderImages};
 pub use spec::{Egress, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{SandboxError, SandboxSpec};
 
-/// Templates or snapshots of other projects are kept for this long after their last use.
+/// Templates or snapshots that may belong to others are kept for this long after their last use.
 const RECENT: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// The templates or snapshots of one provider.
@@ -39,7 +39,7 @@ pub struct ProviderImage {
     pub is_planned: bool,
     /// Whether ralph made it.
     pub is_own: bool,
-    /// Whether it was made for the project of the spec.
+    /// Whether it is known that the project of the spec made it.
     pub is_of_project: bool,
     /// Whether a sandbox was created from it and still exists.
     pub in_use: bool,
@@ -57,7 +57,7 @@ pub enum ProviderImageFate {
     Planned,
     /// Kept: a sandbox uses it.
     InUse,
-    /// Kept: it belongs to another project, and was used in the last 30 days or at an unknown time.
+    /// Kept: it may belong to another project or to a colleague, and was used in the last 30 days or at an unknown time.
     Recent,
     /// Removed.
     Old,

@@ -141,6 +141,33 @@ async fn snapshots_are_listed_rebuilt_and_pruned() {
     assert_eq!(site.daytona.snapshots(), left);
 }
 
+/// Colleagues have projects of the same name, whose snapshots have similar names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_colleagues_snapshot_of_a_project_of_the_same_name_is_kept_for_30_days() {
+    let site = need!(Site::new().await);
+    site.place.write(".agent-loop/dependencies", "jq\n");
+    let first = site.ralph(&["image", "build"]).stdout.trim_end().to_owned();
+    let stem = first.rsplit_once('-').unwrap().0;
+    let (recent, old) = (format!("{stem}-0123456789ab"), format!("{stem}-ba9876543210"));
+    let now = jiff::Timestamp::now();
+    let before = now - jiff::SignedDuration::from_hours(31 * 24);
+    for (name, used) in [(&recent, now), (&old, before)] {
+        let fields = json!({ "lastUsedAt": used.to_string() });
+        site.daytona.put_snapshot(name, &fields);
+    }
+    site.place.write(".agent-loop/dependencies", "jq\ncurl\n");
+    // Another clone of the project made neither of them.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut command = site.place.ralph(&["image", "prune", "--dry-run"]);
+    command.env("RALPH_HOME", elsewhere.path());
+    assert_eq!(site.ended(command).stdout, format!("{old}\n"));
+    let pruned = site.ralph(&["image", "prune"]).stdout;
+    let mut expected = [first, old];
+    expected.sort();
+    assert_eq!(pruned, format!("{}\n{}\n", expected[0], expected[1]));
+    assert_eq!(site.daytona.snapshots(), [recent]);
+}
+
 const LAYER: &str = ".agent-loop/Dockerfile.sandbox";
 const COPYING: &str = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY greeting /greeting\n";
 

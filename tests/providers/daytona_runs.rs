@@ -156,6 +156,30 @@ async fn prune_removes_what_a_run_left_that_was_killed_during_creation() {
     site.expect_nothing_left();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_in_the_variable_of_the_agents_credential_is_refused() {
+    let site = need!(Site::new().await);
+    site.place.write(
+        "ralph.toml",
+        "[models.default-cheap]\nbase_url = \"https://model.invalid\"\n\
+         [models.strong-doctor]\nbase_url = \"https://model.invalid\"\n\
+         [agent]\nname = \"claude\"\n[sandbox]\ntype = \"daytona\"\nimage = \"any:v1\"\n\
+         [sandbox.network]\npolicy = \"deny\"\n\
+         [sandbox.secrets.ANTHROPIC_API_KEY]\nhosts = [\"api.example.org\"]\n",
+    );
+    let key = "sk-ant-api03-real-0123456789abcdef";
+    let ended = finish(site.ralph(&["run"]).env("ANTHROPIC_API_KEY", key));
+    ended.expect(
+        2,
+        &[
+            "sandbox.secrets.ANTHROPIC_API_KEY: the credential of the agent is in the same variable",
+            "choose another name",
+        ],
+    );
+    assert!(site.daytona.asked("POST ").is_empty());
+    site.expect_nothing_left();
+}
+
 /// A fake `claude`: it reads its credential, finishes the task and reports it.
 const CLAUDE: &str = r#"#!/bin/sh
 [ "$1" = --version ] && { echo "2.1.325 (Claude Code)"; exit; }

@@ -322,6 +322,12 @@ async fn a_vm_whose_run_process_was_killed_is_lost() {
 
 /// `ralph` on a host with `tart`, in a project with this script.
 fn ralph(scene: &Scene, place: &Place, args: &[&str]) -> Ended {
+    let ended = ended(scene, place, args);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended
+}
+
+fn ended(scene: &Scene, place: &Place, args: &[&str]) -> Ended {
     let text = format!(
         "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"tart\"\nimage = \"{}\"\n",
         scene.image
@@ -332,9 +338,7 @@ fn ralph(scene: &Scene, place: &Place, args: &[&str]) -> Ended {
     if let Ok(engine) = std::env::var("DOCKER_HOST") {
         command.env("DOCKER_HOST", engine);
     }
-    let ended = finish(&mut command);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    ended
+    finish(&mut command)
 }
 
 fn templates(scene: &Scene) -> Vec<String> {
@@ -389,6 +393,29 @@ async fn templates_are_built_listed_rebuilt_and_pruned() {
     let mut left = [foreign.to_owned(), second.clone()];
     left.sort();
     assert_eq!(templates(&scene), left);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_that_someone_else_made_is_not_rebuilt() {
+    let (scene, place) = (need!(Scene::new().await), Place::new());
+    place.write(".agent-loop/dependencies", "true\n");
+    let built = ralph(&scene, &place, &["image", "build"]).stdout;
+    // Without its record it is a VM of someone else.
+    let forget = "test -n \"$(find \"$RALPH_HOME\" -name '*.template' -print -delete)\"";
+    finish(&mut place.shell(forget)).expect(0, &[]);
+    let installs = || scene.site.kept("calls").matches("bash -e").count();
+    let before = installs();
+    ended(&scene, &place, &["image", "build", "--rebuild"]).expect(
+        2,
+        &[
+            &format!("`{}` cannot be made again", built.trim_end()),
+            "`tart delete NAME`",
+        ],
+    );
+    assert_eq!(
+        (installs(), templates(&scene)),
+        (before, vec![built.trim_end().to_owned()])
+    );
 }
 
 #[tokio::test]

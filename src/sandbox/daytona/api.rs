@@ -103,8 +103,12 @@ impl DaytonaApi {
     }
 
     /// Waits until a snapshot is active. Registers it if it does not exist, or as soon as one that is being removed is
-    /// gone.
-    pub(super) async fn ensure_snapshot(&self, planned: &PlannedSnapshot) -> Result<(), DaytonaError> {
+    /// gone; then calls `registered`.
+    pub(super) async fn ensure_snapshot(
+        &self,
+        planned: &PlannedSnapshot,
+        registered: impl Fn(),
+    ) -> Result<(), DaytonaError> {
         let name = &planned.name;
         let mut poll = self.poll(BUILD_TIMEOUT);
         loop {
@@ -120,7 +124,11 @@ impl DaytonaApi {
                             state: "being registered".to_owned(),
                             ..DaytonaSnapshot::default()
                         },
-                        registered => registered?,
+                        made => {
+                            let made = made?;
+                            registered();
+                            made
+                        }
                     }
                 }
                 (found, _) => found?,

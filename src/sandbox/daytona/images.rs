@@ -8,7 +8,7 @@ use super::api::DaytonaApi;
 use super::error::DaytonaError;
 use super::wire::{DaytonaSandboxUse, DaytonaSnapshot};
 use super::{DaytonaProvider, NAME, snapshot};
-use crate::sandbox::{ProviderImage, ProviderImages, SandboxError, SandboxSpec};
+use crate::sandbox::{ImageRecords, ProviderImage, ProviderImages, SandboxError, SandboxSpec};
 
 #[async_trait]
 impl ProviderImages for DaytonaProvider {
@@ -17,11 +17,19 @@ impl ProviderImages for DaytonaProvider {
     }
 
     async fn list(&self, spec: &SandboxSpec) -> Result<Vec<ProviderImage>, SandboxError> {
-        Ok(list(self.api().await?, spec).await?)
+        let api = self.api().await?;
+        let records = self.options.records.as_ref().map(ImageRecords::all).transpose()?;
+        let made = records
+            .into_iter()
+            .flatten()
+            .filter(|record| record.is_of_project);
+        let made: BTreeSet<String> = made.map(|record| record.name).collect();
+        Ok(list(api, spec, &made).await?)
     }
 
     async fn ensure(&self, spec: &SandboxSpec) -> Result<Option<String>, SandboxError> {
-        Ok(snapshot::ensure(self.api().await?, spec).await?)
+        let records = self.options.records.as_ref();
+        Ok(snapshot::ensure(self.api().await?, spec, records).await?)
     }
 
     async fn remove(&self, name: &str) -> Result<(), SandboxError> {
@@ -37,14 +45,21 @@ impl ProviderImages for DaytonaProvider {
         if let Some(found) = api.snapshot(name).await? {
             api.client.delete(&format!("snapshots/{}", found.id)).await?;
         }
-        Ok(())
+        match &self.options.records {
+            Some(records) => records.forget(name),
+            None => Ok(()),
+        }
     }
 }
 
-async fn list(api: &DaytonaApi, spec: &SandboxSpec) -> Result<Vec<ProviderImage>, DaytonaError> {
+/// `made` are the names of the snapshots that the project made on this host. A colleague's project of the same name makes
+/// snapshots with similar names, so a name tells nothing.
+async fn list(
+    api: &DaytonaApi,
+    spec: &SandboxSpec,
+    made: &BTreeSet<String>,
+) -> Result<Vec<ProviderImage>, DaytonaError> {
     let planned = snapshot::plan(api, spec).await?.map(|planned| planned.name);
-    let own_image = spec.image.as_deref().filter(|_| spec.dockerfile.is_none());
-    let family = planned.as_ref().map(|name| snapshot::family(name, own_image));
     // Sandboxes of others count as well: ralph's snapshots are visible to the whole organisation.
     let sandboxes: Vec<DaytonaSandboxUse> = api.list("sandbox", &[]).await?;
     let used: BTreeSet<String> = sandboxes.into_iter().filter_map(|one| one.snapshot).collect();
@@ -52,7 +67,7 @@ async fn list(api: &DaytonaApi, spec: &SandboxSpec) -> Result<Vec<ProviderImage>
         is_present: true,
         is_planned: planned.as_ref() == Some(&found.name),
         is_own: !found.general && snapshot::is_own(&found.name),
-        is_of_project: family == Some(snapshot::family(&found.name, found.image_name.as_deref())),
+        is_of_project: made.contains(&found.name),
         in_use: used.contains(&found.name),
         used: found.last_used_at.or(found.created_at),
         name: found.name,

@@ -123,7 +123,7 @@ impl DaytonaProvider {
         let (snapshot, size) = if options.dockerfile.is_some() {
             (None, size::size(&spec.resources))
         } else {
-            let snapshot = snapshot::ensure(self.api().await?, spec).await;
+            let snapshot = snapshot::ensure(self.api().await?, spec, options.records.as_ref()).await;
             let snapshot = snapshot.map_err(|error| error.for_sandbox(&name))?;
             (snapshot, DaytonaSize::default())
         };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::clock::{self, Clock};
 use crate::network::HostName;
+use crate::sandbox::ImageRecords;
 use crate::secret::Secret;
 use crate::usage::Usd;
 
@@ -30,6 +31,8 @@ pub struct DaytonaOptions {
     pub read_timeout: Duration,
     /// Receives progress messages.
     pub progress: DaytonaProgress,
+    /// Where snapshots that this project made are recorded. Without it, none counts as its own.
+    pub records: Option<ImageRecords>,
     /// The time of signatures.
     pub clock: Arc<dyn Clock>,
 }
@@ -54,6 +57,7 @@ impl DaytonaOptions {
             prices: DaytonaPrices::default(),
             read_timeout: Self::READ_TIMEOUT,
             progress: DaytonaProgress::default(),
+            records: None,
             clock: clock::system(),
         }
     }

@@ -7,7 +7,7 @@ use super::error::DaytonaError;
 use super::size::size;
 use super::storage;
 use crate::engine::{ContentArchive, Digest};
-use crate::sandbox::{Resources, SandboxSpec};
+use crate::sandbox::{ImageRecords, Resources, SandboxSpec};
 
 /// How many hexadecimal digits of the hash a name contains.
 const HASH_DIGITS: usize = 12;
@@ -47,12 +47,23 @@ pub(super) async fn plan(
     Ok(Some(planned))
 }
 
-/// Makes the snapshot for a spec ready and returns its name.
-pub(super) async fn ensure(api: &DaytonaApi, spec: &SandboxSpec) -> Result<Option<String>, DaytonaError> {
+/// Makes the snapshot for a spec ready and returns its name. Records it if it did not exist.
+pub(super) async fn ensure(
+    api: &DaytonaApi,
+    spec: &SandboxSpec,
+    records: Option<&ImageRecords>,
+) -> Result<Option<String>, DaytonaError> {
     let Some(planned) = plan(api, spec).await? else {
         return Ok(None);
     };
-    api.ensure_snapshot(&planned).await?;
+    let record = || {
+        let noted = records.map_or(Ok(()), |records| records.note(&planned.name));
+        if let Err(error) = noted {
+            // It then counts as a colleague's, and is kept for longer.
+            tracing::warn!(snapshot = planned.name, %error, "cannot record a snapshot");
+        }
+    };
+    api.ensure_snapshot(&planned, record).await?;
     Ok(Some(planned.name))
 }
 
@@ -61,18 +72,6 @@ pub(super) fn is_own(name: &str) -> bool {
     let hash = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit('-').next());
     let is_digit = |c: char| matches!(c, '0'..='9' | 'a'..='f');
     hash.is_some_and(|hash| hash.len() == HASH_DIGITS && hash.chars().all(is_digit))
-}
-
-/// What all snapshots of one agent and project have in common: the name without the hash, or the image without its tag.
-pub(super) fn family(name: &str, image: Option<&str>) -> String {
-    let stem = name.rsplit_once('-').map_or("", |(stem, _)| stem);
-    match image {
-        Some(image) if format!("{stem}-") == PREFIX => {
-            let untagged = image.rsplit_once([':', '@']).map_or(image, |(before, _)| before);
-            untagged.to_owned()
-        }
-        Some(_) | None => stem.to_owned(),
-    }
 }
 
 /// The snapshot of an image that Daytona pulls, with the resources of sandboxes that start from it.
@@ -169,20 +168,5 @@ mod tests {
     #[case("team-0123456789ab")]
     fn a_name_without_a_hash_is_not_ralphs(#[case] name: &str) {
         assert!(!is_own(name));
-    }
-
-    #[rstest]
-    #[case("ralph-claude-app-0123456789ab", None, "ralph-claude-app")]
-    #[case(
-        "ralph-0123456789ab",
-        Some("ghcr.io:443/team/agent-loop-sandbox-claude-app:v1e2ad283"),
-        "ghcr.io:443/team/agent-loop-sandbox-claude-app"
-    )]
-    fn snapshots_of_one_project_are_a_family(
-        #[case] name: &str,
-        #[case] image: Option<&str>,
-        #[case] expected: &str,
-    ) {
-        assert_eq!(family(name, image), expected);
     }
 }

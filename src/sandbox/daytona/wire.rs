@@ -68,8 +68,6 @@ pub(super) struct DaytonaSnapshot {
     /// Whether Daytona offers it to everyone.
     #[serde(default)]
     pub(super) general: bool,
-    /// The image that it was pulled from; Daytona names one that it built, too.
-    pub(super) image_name: Option<String>,
     #[serde(default)]
     pub(super) state: String,
     pub(super) error_reason: Option<String>,

@@ -5,7 +5,6 @@ mod cli;
 mod gateway_address;
 mod softnet;
 mod template;
-mod template_records;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -17,9 +16,9 @@ use async_trait::async_trait;
 use self::cli::{Tart, command};
 use self::gateway_address::GatewayAddress;
 use self::softnet::SoftnetMode;
-use self::template_records::TemplateRecords;
 use super::guest_file::GuestFile;
 use super::host_policy::inspection_unsupported;
+use super::image_records::ImageRecords;
 use super::sandbox_dir::SandboxDir;
 use super::vm::{self, VmDriver, VmGateway, VmNetwork, VmOptions, VmPlan, host_cli, limit_flags};
 use super::{
@@ -62,7 +61,7 @@ pub fn provider(options: TartOptions) -> impl Provider {
     let driver = TartDriver {
         tart: Tart::new(options.vm.host.clone()),
         gateway_address: GatewayAddress::stored_in(&options.vm.base),
-        records: TemplateRecords::stored_in(&options.vm.base, options.project),
+        records: ImageRecords::of_templates(&options.vm.base, options.project),
         dependencies: options.dependencies,
         boot_timeout: options.boot_timeout,
     };
@@ -74,7 +73,7 @@ pub fn provider(options: TartOptions) -> impl Provider {
 struct TartDriver {
     tart: Tart,
     gateway_address: GatewayAddress,
-    records: TemplateRecords,
+    records: ImageRecords,
     dependencies: String,
     boot_timeout: Duration,
 }
