@@ -48,7 +48,12 @@ impl Served {
     }
 
     pub(crate) fn options(&self) -> DaytonaOptions {
-        DaytonaOptions::new(self.url.clone(), Some(Secret::new(KEY)), "bench")
+        DaytonaOptions::new(
+            self.url.clone(),
+            Some(Secret::new(KEY)),
+            "bench",
+            ralph::clock::system(),
+        )
     }
 
     /// A sandbox without limits; every image is there.

@@ -167,7 +167,6 @@ fn daytona_options(context: &AssemblyContext, config: &Config) -> Result<Daytona
             surroundings.data_dir()?.join("daytona"),
             main_worktree(&project_dir(surroundings.dir())),
         )),
-        clock: surroundings.clock(),
         target: surroundings.var("DAYTONA_TARGET").map(ToOwned::to_owned),
         dockerfile: dockerfile.transpose()?,
         prices: DaytonaPrices {
@@ -179,6 +178,7 @@ fn daytona_options(context: &AssemblyContext, config: &Config) -> Result<Daytona
             url,
             config.credential("DAYTONA_API_KEY"),
             surroundings.owner().host,
+            surroundings.clock(),
         )
     })
 }

@@ -46,7 +46,7 @@ impl ContentArchive {
     }
 }
 
-/// Shows the digest only, which is what tells archives apart.
+/// Shows the digest only: two archives with the same digest are the same.
 impl fmt::Debug for ContentArchive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ContentArchive({})", self.digest)

@@ -372,6 +372,7 @@ async fn spending_is_not_metered_and_an_hour_has_a_price() {
         "http://127.0.0.1:9",
         None,
         "test",
+        ralph::clock::system(),
     )));
     let notice = provider.capabilities().spending_notice();
     assert!(notice.is_some_and(|notice| notice.contains("a budget cannot end it in the middle")));

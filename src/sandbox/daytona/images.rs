@@ -53,7 +53,7 @@ impl ProviderImages for DaytonaProvider {
 }
 
 /// `made` are the names of the snapshots that the project made on this host. A colleague's project of the same name makes
-/// snapshots with similar names, so a name tells nothing.
+/// snapshots with similar names, so a name is no proof.
 async fn list(
     api: &DaytonaApi,
     spec: &SandboxSpec,

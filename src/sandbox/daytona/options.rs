@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{self, Clock};
+use crate::clock::Clock;
 use crate::network::HostName;
 use crate::sandbox::ImageRecords;
 use crate::secret::Secret;
@@ -44,9 +44,14 @@ impl DaytonaOptions {
     /// The default read timeout: longer than the longest script that ralph runs there.
     pub const READ_TIMEOUT: Duration = Duration::from_secs(90);
 
-    /// The defaults, with this URL, key and host name.
+    /// The defaults, with this URL, key, host name and clock.
     #[must_use]
-    pub fn new(api_url: impl Into<String>, key: Option<Secret>, host_name: impl Into<String>) -> Self {
+    pub fn new(
+        api_url: impl Into<String>,
+        key: Option<Secret>,
+        host_name: impl Into<String>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             api_url: api_url.into(),
             key,
@@ -58,7 +63,7 @@ impl DaytonaOptions {
             read_timeout: Self::READ_TIMEOUT,
             progress: DaytonaProgress::default(),
             records: None,
-            clock: clock::system(),
+            clock,
         }
     }
 }

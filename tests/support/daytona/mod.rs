@@ -142,7 +142,12 @@ impl Daytona {
 
     /// The options of a provider for this fake.
     pub fn options(&self) -> DaytonaOptions {
-        DaytonaOptions::new(self.api_url(), Some(Secret::new(KEY)), "test")
+        DaytonaOptions::new(
+            self.api_url(),
+            Some(Secret::new(KEY)),
+            "test",
+            ralph::clock::system(),
+        )
     }
 
     /// The URL of its control plane.
