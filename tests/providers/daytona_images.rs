@@ -12,7 +12,7 @@ use ralph::sandbox::SandboxSpec;
 use serde_json::{Value, json};
 
 use crate::daytona::scene;
-use crate::support::daytona::{CREDENTIALS, Daytona, Fault, KEY};
+use crate::support::daytona::{Daytona, Fault, KEY};
 use crate::support::ralph::{Ended, Place, finish, script, whole_task};
 use crate::{need, witness};
 
@@ -284,7 +284,7 @@ async fn files_that_cannot_be_stored_say_what_to_do_and_no_credential() {
                 assert!(told.contains(part), "{part:?} is not in {told}");
             }
         }
-        for secret in CREDENTIALS.into_iter().chain([KEY]) {
+        for secret in Daytona::STORAGE_CREDENTIALS.into_iter().chain([KEY]) {
             assert!(!told.contains(secret), "{secret} is in {told}");
             let found = site
                 .place
@@ -323,7 +323,7 @@ async fn the_fake_store_refuses_what_is_not_signed() {
     let scope = format!("{}/us-east-2/s3/aws4_request", &time[..8]);
     let put = http
         .put(url)
-        .header("x-amz-security-token", CREDENTIALS[2])
+        .header("x-amz-security-token", Daytona::STORAGE_CREDENTIALS[2])
         .header("x-amz-content-sha256", ralph::engine::Digest::sha256(b"").hex())
         .header("x-amz-date", time)
         .header(
@@ -331,7 +331,7 @@ async fn the_fake_store_refuses_what_is_not_signed() {
             format!(
                 "AWS4-HMAC-SHA256 Credential={}/{scope}, \
                  SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-security-token, Signature={}",
-                CREDENTIALS[0],
+                Daytona::STORAGE_CREDENTIALS[0],
                 "0".repeat(64)
             ),
         );

@@ -36,7 +36,6 @@ use tokio::task::JoinHandle;
 pub use self::fault::Fault;
 use self::room::{Ground, Room};
 use self::session::Session;
-pub use self::storage::CREDENTIALS;
 use self::storage::Store;
 use self::terminal::Terminal;
 use self::vault::Kept;
@@ -89,6 +88,9 @@ struct Remote {
 }
 
 impl Daytona {
+    /// What it gives away for its object store: access key, secret and session token.
+    pub const STORAGE_CREDENTIALS: [&str; 3] = storage::CREDENTIALS;
+
     /// A fake whose sandboxes are containers of this engine.
     pub async fn start(engine: Engine) -> Self {
         Self::on(Ground::Engine(Box::new(engine))).await
