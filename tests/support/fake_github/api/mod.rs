@@ -182,6 +182,7 @@ impl Call<'_> {
             "issues" => issues::handle(self),
             "checks" | "actions" => ci::handle(self),
             "graphql" => graphql::handle(self),
+            "meta" => Reply::ok(json!(VERSIONS)),
             // This account does not have them.
             "pull-request-stacks" => Err(Reply::not_found()),
             _ => self.not_implemented(),

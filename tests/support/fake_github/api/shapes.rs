@@ -62,7 +62,8 @@ impl Call<'_> {
                     "url": self.repo_url(&format!("/labels/{}", super::encode(&label.name))),
                     "name": label.name,
                     "color": label.color,
-                    "description": label.description,
+                    // GitHub's document wants a text in pull requests.
+                    "description": label.description.clone().unwrap_or_default(),
                     "default": false,
                 })
             })
