@@ -84,6 +84,7 @@ pub mod failure;
 mod file_hashes;
 #[doc(hidden)]
 pub mod gateway;
+pub mod github;
 #[doc(hidden)]
 pub mod guest;
 #[doc(hidden)]

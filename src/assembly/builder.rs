@@ -20,8 +20,8 @@ use super::error::{check_findings, io_error};
 use super::profile_choice::check_profile;
 use super::ralph::RunTarget;
 use super::{
-    AssemblyContext, AssemblyError, AssemblyReporter, Ralph, SilentReporter, Surroundings, equipment, image,
-    writable,
+    AssemblyContext, AssemblyError, AssemblyReporter, Ralph, SilentReporter, Surroundings, equipment, forge,
+    image, writable,
 };
 
 /// What a task file is called where no other name is given.
@@ -175,6 +175,7 @@ impl RalphBuilder {
         };
         let services = BrokeredServices::new(&context, &config).await?;
         equipment::check(&context, &config, &services, target.script()).await?;
+        forge::check(&context, &config, &target).await?;
         let prepared = image::prepare(&context, &config, &file.project, self.rebuild).await?;
         if let (RunTarget::Existing(dir), Some(name)) = (&target, profile) {
             choose_profile(&context, dir, name)?;
@@ -234,7 +235,7 @@ impl RalphBuilder {
     ) -> Result<RunTarget, AssemblyError> {
         let overrides = std::mem::take(&mut self.given.overrides).into_iter();
         Ok(RunTarget::New {
-            repository: repository(context, file).await?,
+            repository: repository(context, config, file).await?,
             run: NewRun {
                 created: context.surroundings.now(),
                 project: Some(file.project.clone()),
@@ -320,14 +321,23 @@ pub(crate) fn read_task_text(path: &Path) -> Result<Option<String>, AssemblyErro
 }
 
 /// The repository of a task: the one its `repo_url` names, else the one that holds the task file.
-async fn repository(context: &AssemblyContext, file: &TaskFile) -> Result<Repository, AssemblyError> {
-    let host = context.surroundings.host();
+async fn repository(
+    context: &AssemblyContext,
+    config: &Config,
+    file: &TaskFile,
+) -> Result<Repository, AssemblyError> {
     match &Task::parse(&file.text)?.frontmatter.repo_url {
         Some(url) => {
             let mirrors = context.surroundings.cache_dir()?.join("mirrors");
-            Ok(Repository::mirror(host, url, &mirrors).await?)
+            let credential = forge::fetch_credential(context, config, url).await?;
+            let host = context.surroundings.builder_host();
+            Ok(Repository::mirror(host, url, &mirrors, credential.as_ref()).await?)
         }
-        None => Ok(Repository::open(host, file.path.parent().unwrap_or(Path::new("."))).await?),
+        None => Ok(Repository::open(
+            context.surroundings.host(),
+            file.path.parent().unwrap_or(Path::new(".")),
+        )
+        .await?),
     }
 }
 

@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use crate::agent::Agents;
 use crate::agent::actions::check_scripted_answer;
-use crate::config::{Config, ForgeType};
+use crate::config::Config;
 use crate::model::{Model, Script};
 use crate::network::PolicyMode;
 use crate::runner::Precondition;
 use crate::sandbox::daytona::DaytonaSecret;
 use crate::sandbox::{Provider, SandboxSpec};
-use crate::scm::{Forge, LocalForge, Repository};
 use crate::secret::Redactor;
-use crate::state::RunDir;
 
 use super::broker::{BrokeredServices, RunBroker};
 use super::command_env::CommandEnv;
@@ -149,7 +147,6 @@ pub(crate) async fn check(
     }
     create_model(config, script)?;
     check_script(context, config, script)?;
-    check_forge(config)?;
     settings(config, script)?;
     Ok(())
 }
@@ -185,21 +182,4 @@ fn check_script(
         })?;
     }
     Ok(())
-}
-
-pub(super) fn create_forge(
-    config: &Config,
-    repo: Repository,
-    run: &RunDir,
-) -> Result<Arc<dyn Forge>, AssemblyError> {
-    check_forge(config)?;
-    Ok(Arc::new(LocalForge::new(repo, run.pull_request_file())))
-}
-
-fn check_forge(config: &Config) -> Result<(), AssemblyError> {
-    match config.settings.forge.kind {
-        ForgeType::Local => Ok(()),
-        ForgeType::Github => Err(AssemblyError::usage("the forge `github` is not supported yet")
-            .with_hint("`[forge] type = \"local\"` leaves a branch and a pull-request file")),
-    }
 }

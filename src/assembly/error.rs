@@ -10,6 +10,7 @@ use crate::engine::EngineError;
 use crate::gateway::audit::AuditError;
 use crate::gateway::broker::{BrokerError, UpstreamError};
 use crate::gateway::meter::MeterError;
+use crate::github::GitHubError;
 use crate::id::NameError;
 use crate::image::ImageError;
 use crate::model::ScriptError;
@@ -186,6 +187,7 @@ from_errors! {
     BrokerError => Runtime;
     ConfigError => Usage, hint;
     CredentialError => Runtime, hint;
+    GitHubError => Usage, hint;
     LoginError => Runtime, hint;
     MeterError => Runtime;
     NameError => Usage;
@@ -273,6 +275,7 @@ impl From<RunError> for AssemblyError {
                 let steps: Vec<&str> = lacks.iter().map(|lack| lack.next_step.as_str()).collect();
                 Self::from_error(Runtime, &error).with_hint(steps.join("; "))
             }
+            RunError::Forge(error) => Self::from_error(Runtime, &error).with_hint_of(error.hint()),
             RunError::Model(error) => Self::from_error(Runtime, &error).with_hint_of(Some(error.hint())),
             error => Self::from_error(Runtime, &error),
         }

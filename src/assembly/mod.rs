@@ -29,6 +29,7 @@ mod diagnosis;
 pub(crate) mod equipment;
 mod error;
 mod event_log;
+mod forge;
 pub(crate) mod image;
 pub(crate) mod package_clients;
 mod preflight;

@@ -12,11 +12,11 @@ use crate::secret::Redactor;
 use crate::state::RunDir;
 
 use super::broker::{BrokeredServices, RunBroker};
-use super::equipment::{Equipment, create_forge};
+use super::equipment::Equipment;
 use super::event_log::EventLog;
 use super::image::PreparedImage;
 use super::spec::{SandboxUse, sandbox_spec};
-use super::{AssemblyContext, AssemblyError, RalphBuilder, settings};
+use super::{AssemblyContext, AssemblyError, RalphBuilder, forge, settings};
 
 /// A task with everything that is needed to work on it: configuration, credentials, image. Nothing runs yet.
 ///
@@ -134,12 +134,11 @@ impl Ralph {
         };
         // The name lets a later process find what this one started, after a crash.
         let host = context.surroundings.host().with_name(dir.path());
-        let repository = Repository::open(host.clone(), &dir.facts().repository).await?;
         let parts = RunParts {
             provider: equipment.provider,
             agents: equipment.agents,
             model: equipment.model,
-            forge: create_forge(config, repository, &dir)?,
+            forge: forge::create(context, config, &dir, &equipment.redactor).await?,
             sink: Arc::new(EventLog::open(&dir.events_file(), self.sink)?),
             clock: context.surroundings.clock(),
             host,

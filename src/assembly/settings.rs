@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{AssemblyError, agents, routes};
 use crate::config::{self, Config, LadderRung};
-use crate::runner::{Budget, DoctorRules, DoneRules, Profiles, RunSettings};
+use crate::runner::{Budget, CiRules, DoctorRules, DoneRules, Profiles, RunSettings};
 use crate::scm::{CommitIdentity, DEFAULT_BUNDLE_LIMIT};
 use crate::state::Rung;
 
@@ -39,6 +39,14 @@ pub(crate) fn settings(config: &Config, script: Option<&str>) -> Result<RunSetti
         done: DoneRules {
             repeat: from.done.repeat.get(),
             pause_when_weakened: from.done.weakened_tests == config::OnWeakenedTests::Pause,
+            ci: from.done.wait_for_ci.then(|| {
+                let seconds = |count: u32| Duration::from_secs(count.into());
+                CiRules {
+                    limit: seconds(from.done.ci_minutes.get()) * 60,
+                    settle: seconds(from.done.ci_settle_seconds.get()),
+                    poll: seconds(from.done.ci_poll_seconds.get()),
+                }
+            }),
         },
         profiles: Profiles {
             default: from.default_profile.clone(),
@@ -62,6 +70,7 @@ pub(crate) fn settings(config: &Config, script: Option<&str>) -> Result<RunSetti
         setup_command: from.task.setup_command.clone(),
         setup_cache: None,
         allowable_hosts: from.sandbox.network.may_be_allowed.clone().into(),
+        pull_request_interval: Duration::from_secs(u64::from(from.forge.update_minutes.get()) * 60),
         model_wait: MODEL_WAIT,
     })
 }

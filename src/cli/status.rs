@@ -101,7 +101,11 @@ fn status_of(run: &RunDir) -> Result<RunStatus, CliError> {
         (None, Some(JournalEntry::Broken { reason })) => (RunEnd::Broken.to_string(), Some(reason.clone())),
         (None, _) => ("interrupted".to_owned(), None),
     };
-    let pull_request = run.pull_request_file();
+    let file = run.pull_request_file();
+    let pull_request = lines.iter().rev().find_map(|line| match &line.entry {
+        JournalEntry::PullRequest { location, .. } => Some(location.clone()),
+        _ => file.exists().then(|| file.display().to_string()),
+    });
     Ok(RunStatus {
         run: facts.id.to_string(),
         state,
@@ -118,7 +122,7 @@ fn status_of(run: &RunDir) -> Result<RunStatus, CliError> {
         unpriced_calls: ledger.unpriced_calls,
         worked_seconds: ledger.worked.as_secs(),
         created: facts.created.to_string(),
-        pull_request: pull_request.exists().then(|| pull_request.display().to_string()),
+        pull_request,
         interventions: interventions(run, &lines)?,
     })
 }

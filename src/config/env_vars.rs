@@ -75,7 +75,7 @@ other_vars! {
     Identifier GEMINI_BASE_URL: "Address of Google's OpenAI-compatible API for `gemini/...`, if not its own, with the path before `/chat/completions`.";
     Identifier OLLAMA_BASE_URL: "Address of Ollama for `ollama/...`, if not `http://127.0.0.1:11434/v1`.";
     Secret ANTHROPIC_AUTH_TOKEN: "Token that your own gateway accepts from `claude` instead of a key.";
-    Secret GITHUB_PAT: "Personal access token for GitHub, for the repository that `sandbox.github` names.";
+    Secret GITHUB_PAT: "Personal access token for GitHub: for the forge `github`, and for the repository that `sandbox.github` names.";
     Identifier GITHUB_APP_ID: "Id of the GitHub App to act as, instead of a personal access token.";
     Identifier GITHUB_APP_INSTALLATION_ID: "Id of the installation of that GitHub App.";
     Secret GITHUB_APP_PRIVATE_KEY_PEM: "Private key of that GitHub App, in PEM format; in double quotes it may span lines.";
@@ -102,5 +102,6 @@ other_vars! {
     Tests RALPH_TEST_REQUIRE_ALL: "Turns a skipped test into a failure.";
     Tests RALPH_CRASH_SEED: "Seed for the moments at which the crash tests kill a run; random by default.";
     Tests RALPH_CRASH_KILLS: "How often the crash tests kill a run in total.";
+    Tests RALPH_GITHUB_KILLS: "How often the tests of the forge `github` kill a run in total.";
     Tests RALPH_UPDATE_REFERENCE: "Set to 1 to let the tests rewrite the generated reference.";
 }

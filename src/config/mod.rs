@@ -59,8 +59,9 @@ pub use models::ModelSettings;
 pub use schema::schema;
 pub use settings::{
     AgentSettings, BudgetSettings, ConfigSettings, CustomAgentSettings, DaytonaSettings, DoctorSettings,
-    ForgeSettings, GitSettings, GutterSettings, ImageSettings, ModelEndpointSettings, NetworkSettings,
-    NixImageSettings, PromptSettings, ResourceSettings, SandboxSettings, TaskSettings, TimerSettings,
+    ForgeGitHubSettings, ForgeSettings, GitSettings, GutterSettings, ImageSettings, ModelEndpointSettings,
+    NetworkSettings, NixImageSettings, PromptSettings, ResourceSettings, SandboxSettings, TaskSettings,
+    TimerSettings,
 };
 
 /// Every setting with its default and what it means.

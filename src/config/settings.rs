@@ -377,6 +377,14 @@ pub struct DoneSettings {
     pub repeat: NonZeroU32,
     /// What to do when checks were weakened.
     pub weakened_tests: OnWeakenedTests,
+    /// Whether the run waits for the CI of the forge.
+    pub wait_for_ci: bool,
+    /// How long it waits for one commit.
+    pub ci_minutes: NonZeroU32,
+    /// How long checks may take to appear.
+    pub ci_settle_seconds: NonZeroU32,
+    /// The time between two questions.
+    pub ci_poll_seconds: NonZeroU32,
 }
 
 /// `[git]`
@@ -403,6 +411,26 @@ pub struct ForgeSettings {
     /// Which forge.
     #[serde(rename = "type")]
     pub kind: ForgeType,
+    /// How often the pull request is updated while the run works, at most.
+    pub update_minutes: NonZeroU32,
+    /// The repository for the pull requests of the forge `github`.
+    pub github: ForgeGitHubSettings,
+}
+
+/// `[forge.github]`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForgeGitHubSettings {
+    /// The repository, if not that of the remote `origin`.
+    #[serde(default, deserialize_with = "read::repository")]
+    #[schemars(with = "Option<String>")]
+    pub repository: Option<RepositoryName>,
+    /// The address for git, without a trailing slash.
+    #[serde(deserialize_with = "read::base_url")]
+    pub url: String,
+    /// The address of the API, without a trailing slash.
+    #[serde(deserialize_with = "read::base_url")]
+    pub api_url: String,
 }
 
 /// `[task]`

@@ -13,6 +13,7 @@ mod agent_work;
 mod allow_hosts;
 mod budget;
 mod budget_warnings;
+mod ci;
 mod collect;
 mod compute_cost;
 mod create;
@@ -77,7 +78,7 @@ pub use error::RunError;
 pub use metering::{AgentMetering, MeterNotices};
 pub use preflight::{Precondition, PreflightFailure};
 pub use prompt::PromptError;
-pub use settings::{DoctorRules, DoneRules, Profiles, RunSettings};
+pub use settings::{CiRules, DoctorRules, DoneRules, Profiles, RunSettings};
 pub use trial::AgentTrial;
 
 /// The parts a run is put together from.

@@ -16,7 +16,7 @@ use crate::event::{EventKind, PreflightResult};
 use crate::exec::{Command, Discard};
 use crate::network::PolicyMode;
 use crate::sandbox::{NetworkEnforcement, Sandbox};
-use crate::scm::Repository;
+use crate::scm::{PlannedPullRequest, Repository};
 use crate::text::error_chain;
 
 use super::actions::output_text;
@@ -91,10 +91,31 @@ impl RunInputs<'_> {
         if ignores_case(&self.dir.lock_file()) {
             failures.extend(self.report("file names", self.file_names(repo).await?));
         }
+        if let Some(found) = self.forge().await {
+            failures.extend(self.report("pull request", found));
+        }
         for condition in &self.parts.preconditions {
             failures.extend(self.report(&condition.name(), condition.check().await));
         }
         none_failed(failures)
+    }
+
+    /// Whether the forge will accept the pull request in the end. `None` if it has nothing to check.
+    async fn forge(&self) -> Option<PreflightResult> {
+        let facts = self.dir.facts();
+        let planned = PlannedPullRequest {
+            branch: facts.branch.clone(),
+            base_branch: facts.base_branch.clone(),
+            base: facts.base.clone(),
+            waits_for_ci: self.settings.done.ci.is_some(),
+        };
+        match self.parts.forge.check(&planned).await {
+            Ok(found) => found.map(ready),
+            Err(error) => {
+                let hint = error.hint().unwrap_or("try again with `ralph resume`".into());
+                Some(not_ready(error_chain(&error), hint))
+            }
+        }
     }
 
     /// On a file system that ignores case, a clone loses one of two files whose names differ by case alone.

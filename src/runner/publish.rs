@@ -1,43 +1,152 @@
-//! The pull request: opened once the evidence is complete. The run is done only when the forge has that commit.
+//! The pull request: opened once the evidence is complete, or earlier as a draft. The run is done only when the forge has that
+//! commit.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
 
 use crate::event::EventKind;
-use crate::scm::PullRequest;
-use crate::state::{JournalEntry, RunOutcomeKind};
-use crate::task::PullRequestText;
+use crate::scm::{ForgeError, OpenedPullRequest, PullRequest};
+use crate::state::{IterationRecord, JournalEntry, JournalLine, RunOutcomeKind};
+use crate::task::{PullRequestText, PullRequestWhen};
+use crate::text::error_chain;
 
+use super::ci::{CiVerdict, await_ci};
 use super::error::Halt;
 use super::pull_request::{base_name, pull_request_text};
 use super::run::Run;
 
 /// Opens the pull request of the newest record, whose evidence is complete, and ends the run as done.
 pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
-    let (parts, task, progress) = (run.inputs.parts, &run.task, &mut run.progress);
-    let Some(record) = progress.last_record().cloned() else {
+    let Some(record) = run.progress.last_record().cloned() else {
         return Ok(());
     };
-    let facts = progress.facts();
-    let PullRequestText { title, body } = pull_request_text(task, &record, progress, &run.workplace).await?;
-    let records = progress.journal.records();
-    let request = PullRequest {
-        branch: facts.branch.clone(),
-        base_branch: base_name(progress),
-        commit: record.tip.clone(),
-        ours: records.map(|record| record.tip.clone()).collect(),
-        title: parts.redactor.redact(&title),
-        body: parts.redactor.redact(&body),
-        draft: task.frontmatter.pr.draft,
-        labels: task.frontmatter.pr.labels.clone(),
-    };
-    let location = parts.forge.open(&request).await?;
-    if !parts.forge.is_at(&request.branch, &request.commit).await? {
+    let draft = run.task.frontmatter.pr.draft;
+    let ci = run.inputs.settings.done.ci;
+    let request = request(run, &record, draft || ci.is_some()).await?;
+    open_at_forge(run, &record, &request).await?;
+    let mut reason =
+        "every checkbox is verified, the tests pass and the pull request contains that commit".to_owned();
+    if let Some(rules) = ci {
+        match await_ci(run, &record.tip, rules).await? {
+            CiVerdict::Passed(found) => reason = format!("{reason}; {found}"),
+            CiVerdict::Again => return Ok(()),
+        }
+        if !draft {
+            open_at_forge(run, &record, &PullRequest { draft, ..request }).await?;
+        }
+    }
+    if !record.evidence_shares.is_empty() {
+        let shared = record.evidence_shares.join("; ");
+        reason = format!("{reason}. Evidence shared with the agent: {shared}");
+    }
+    Err(Halt::end(RunOutcomeKind::Done, reason))
+}
+
+/// Opens the pull request, which must contain the commit then.
+async fn open_at_forge(
+    run: &mut Run<'_>,
+    record: &IterationRecord,
+    request: &PullRequest,
+) -> Result<(), Halt> {
+    let location = open(run, record, request).await??;
+    if !run
+        .inputs
+        .parts
+        .forge
+        .is_at(&request.branch, &request.commit)
+        .await?
+    {
         return Err(Halt::paused(format!(
             "the pull request {location} does not contain commit {}",
             record.tip
         )));
     }
+    Ok(())
+}
+
+/// Opens or updates the pull request as a draft while the run works, if the task asks for it: at most once in `interval`, and
+/// only for a new commit. A forge that fails does not stop the work.
+pub(super) async fn publish_progress(run: &mut Run<'_>, interval: Duration) -> Result<(), Halt> {
+    let progress = &run.progress;
+    let Some(record) = progress.last_record().cloned() else {
+        return Ok(());
+    };
+    let is_due = match run.task.frontmatter.pr.when {
+        PullRequestWhen::FirstPush => true,
+        PullRequestWhen::Progress => !progress.ticked.is_empty(),
+        PullRequestWhen::Done => false,
+    };
+    if !is_due || record.tip == progress.facts().base {
+        return Ok(());
+    }
+    if let Some((commit, line)) = newest_pull_request(progress.journal.lines()) {
+        let interval = SignedDuration::try_from(interval).unwrap_or(SignedDuration::MAX);
+        let age = run.inputs.parts.clock.now().duration_since(line.at);
+        if *commit == record.tip || age < interval {
+            return Ok(());
+        }
+    }
+    let request = request(run, &record, true).await?;
+    if let Err(error) = open(run, &record, &request).await? {
+        let failed = format!(
+            "cannot update the pull request; the run goes on: {}",
+            error_chain(&error)
+        );
+        run.inputs.reporter.warn(failed);
+    }
+    Ok(())
+}
+
+/// The newest pull request of the journal and its commit.
+fn newest_pull_request(lines: &[JournalLine]) -> Option<(&crate::id::ObjectId, &JournalLine)> {
+    lines.iter().rev().find_map(|line| match &line.entry {
+        JournalEntry::PullRequest { commit, .. } => Some((commit, line)),
+        _ => None,
+    })
+}
+
+async fn request(run: &Run<'_>, record: &IterationRecord, draft: bool) -> Result<PullRequest, Halt> {
+    let (parts, progress) = (run.inputs.parts, &run.progress);
+    let facts = progress.facts();
+    let text = pull_request_text(&run.task, record, progress, &run.workplace).await?;
+    let PullRequestText { title, body } = text;
+    Ok(PullRequest {
+        run: facts.id.clone(),
+        branch: facts.branch.clone(),
+        base_branch: base_name(progress),
+        commit: record.tip.clone(),
+        ours: progress
+            .journal
+            .records()
+            .map(|record| record.tip.clone())
+            .collect(),
+        title: parts.redactor.redact(&title),
+        body: parts.redactor.redact(&body),
+        draft,
+        labels: run.task.frontmatter.pr.labels.clone(),
+    })
+}
+
+/// Opens the pull request and records it. A commit of a person on the branch, or a pull request that a person closed, pauses
+/// the run.
+async fn open(
+    run: &mut Run<'_>,
+    record: &IterationRecord,
+    request: &PullRequest,
+) -> Result<Result<String, ForgeError>, Halt> {
+    let OpenedPullRequest { location, warnings } = match run.inputs.parts.forge.open(request).await {
+        Ok(opened) => opened,
+        Err(error) if error.is_by_person() => return Err(Halt::paused(error_chain(&error))),
+        Err(error) => return Ok(Err(error)),
+    };
+    for warning in warnings {
+        run.inputs.reporter.warn(warning);
+    }
+    let progress = &mut run.progress;
     let file = format!("iterations/{}/pr_state.json", record.iteration);
     let state = serde_json::json!({
-        "branch": facts.branch, "tip": record.tip, "opened": true, "location": location,
+        "branch": request.branch, "tip": record.tip, "opened": true, "location": location, "draft": request.draft,
     });
     progress.files.write(&file, &format!("{state:#}\n"))?;
     progress.log_activity(&format!("pull request: {location} holds {}", record.tip))?;
@@ -46,14 +155,8 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
         commit: record.tip.to_string(),
     });
     progress.append(JournalEntry::PullRequest {
-        location,
-        commit: record.tip,
+        location: location.clone(),
+        commit: record.tip.clone(),
     })?;
-    let mut reason =
-        "every checkbox is verified, the tests pass and the pull request contains that commit".to_owned();
-    if !record.evidence_shares.is_empty() {
-        let shared = record.evidence_shares.join("; ");
-        reason = format!("{reason}. Evidence shared with the agent: {shared}");
-    }
-    Err(Halt::end(RunOutcomeKind::Done, reason))
+    Ok(Ok(location))
 }

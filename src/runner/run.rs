@@ -10,7 +10,7 @@ use super::budget::{Ledger, since_rest};
 use super::error::Halt;
 use super::leftovers::unseen_at_the_end;
 use super::progress::RunProgress;
-use super::publish::publish;
+use super::publish::{publish, publish_progress};
 use super::workplace::Workplace;
 use super::{ComputeCost, RunError, RunInputs, RunOutcome};
 
@@ -55,6 +55,7 @@ impl Run<'_> {
             // The run crashed between this record and its end.
             verdict => return Halt::from_verdict(verdict),
         }
+        publish_progress(self, self.inputs.settings.pull_request_interval).await?;
         self.progress.warn_about_budget()?;
         self.progress.check_budget()?;
         self.iterate().await
@@ -116,8 +117,11 @@ impl Run<'_> {
 /// The verdict of the newest record, unless the run has ended since and a person resumed it. A complete run stays
 /// complete: only its pull request is missing.
 fn standing_verdict(lines: &[JournalLine]) -> IterationVerdict {
-    // An edit or a retry changes what the verdict was about.
+    // An edit or a retry changes what the verdict was about, and CI that failed refutes it.
     let is_change = |line: &JournalLine| {
+        if matches!(line.entry, JournalEntry::CiFailed { .. }) {
+            return true;
+        }
         let asked = line.intervention();
         matches!(
             asked,
@@ -191,6 +195,13 @@ mod tests {
         }
     }
 
+    fn ci_failed() -> JournalEntry {
+        JournalEntry::CiFailed {
+            commit: uneventful().tip,
+            checks: vec!["build".to_owned()],
+        }
+    }
+
     fn ended() -> JournalEntry {
         JournalEntry::Ended {
             outcome: RunOutcomeKind::Failed,
@@ -203,6 +214,7 @@ mod tests {
     #[case::working(vec![recorded(IterationVerdict::GoOn)], IterationVerdict::GoOn)]
     #[case::crashed_before_its_end(vec![recorded(failed())], failed())]
     #[case::resumed_after_its_end(vec![recorded(failed()), ended()], IterationVerdict::GoOn)]
+    #[case::complete_and_refuted_by_ci(vec![recorded(IterationVerdict::Complete), ci_failed()], IterationVerdict::GoOn)]
     #[case::complete_and_resumed(vec![recorded(IterationVerdict::Complete), ended()], IterationVerdict::Complete)]
     fn a_verdict_stands_until_the_run_is_resumed(
         #[case] entries: Vec<JournalEntry>,

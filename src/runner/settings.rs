@@ -46,6 +46,8 @@ pub struct RunSettings {
     pub setup_cache: Option<PathBuf>,
     /// Which hosts people may add to the network policy.
     pub allowable_hosts: AllowableHosts,
+    /// A pull request that is opened before the run is done is updated at most this often.
+    pub pull_request_interval: Duration,
     /// The first wait when a model is unreachable and names no time. It doubles each time.
     pub model_wait: Duration,
 }
@@ -82,6 +84,7 @@ impl RunSettings {
             setup_command: None,
             setup_cache: None,
             allowable_hosts: AllowableHosts::PublicNames,
+            pull_request_interval: Duration::from_secs(10 * MINUTE),
             model_wait: Duration::from_secs(30),
         }
     }
@@ -95,6 +98,19 @@ pub struct DoneRules {
     /// Whether a run pauses when a check that passed on the base commit is deleted, skipped or weakened, or its runner was
     /// changed. Otherwise the pull request only says so.
     pub pause_when_weakened: bool,
+    /// Whether and how the run waits for the CI of the forge.
+    pub ci: Option<CiRules>,
+}
+
+/// How a run waits for the CI of the forge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CiRules {
+    /// How long it waits in all for one commit. Then it pauses.
+    pub limit: Duration,
+    /// A commit without any check after this time has no CI.
+    pub settle: Duration,
+    /// The time between two questions.
+    pub poll: Duration,
 }
 
 impl Default for DoneRules {
@@ -102,6 +118,7 @@ impl Default for DoneRules {
         Self {
             repeat: 1,
             pause_when_weakened: false,
+            ci: None,
         }
     }
 }

@@ -90,6 +90,16 @@ pub enum ScmError {
         /// The actual object.
         found: Option<ObjectId>,
     },
+    /// A server refused a push.
+    #[error("{url} refused the push to `{branch}`: {reason}")]
+    PushRefused {
+        /// The address of the repository.
+        url: String,
+        /// The branch.
+        branch: String,
+        /// The server's message.
+        reason: String,
+    },
     /// Git cannot have a branch and another one below its name.
     #[error("the branch `{name}` cannot be created, because the branch `{existing}` exists")]
     BranchConflict {
@@ -146,6 +156,7 @@ impl ScmError {
             Self::RefMoved { .. } => {
                 Some("look at it with `git log`, then move it back or choose another name")
             }
+            Self::PushRefused { reason, .. } => Some(push_hint(reason)),
             Self::BranchConflict { .. } => Some(
                 "rename it with `git branch -m`, or set another `git.branch_prefix` or `target_branch_prefix` of the task",
             ),
@@ -212,4 +223,18 @@ pub enum HandBackRefusal {
 
 fn or_nothing(id: Option<&ObjectId>) -> &str {
     id.map_or("nothing", ObjectId::as_str)
+}
+
+/// What to do about a push that a server refused, by its message.
+fn push_hint(reason: &str) -> &'static str {
+    let reason = reason.to_lowercase();
+    if reason.contains("workflow") {
+        "the work changes files in `.github/workflows`: give the token the permission `workflows: write` (scope `workflow`), then run `ralph resume`"
+    } else if reason.contains("archived") || reason.contains("read-only") {
+        "the repository is archived: unarchive it, then run `ralph resume`"
+    } else if reason.contains("protected branch") || reason.contains("rule violations") {
+        "a ruleset or a protected branch forbids it: exempt the branches of ralph, or set another `git.branch_prefix`"
+    } else {
+        "read the server's message, mend it there, then run `ralph resume`"
+    }
 }

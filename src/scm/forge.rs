@@ -1,26 +1,85 @@
 //! The forge: where a pull request is opened.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
 use thiserror::Error;
 
 use super::error::ScmError;
-use crate::id::ObjectId;
+use crate::id::{ObjectId, RunId};
 
 /// Opens pull requests.
 #[async_trait]
 pub trait Forge: Send + Sync {
-    /// Opens the pull request, or updates the open one, and returns its location for people: a URL or a file. Idempotent.
-    async fn open(&self, request: &PullRequest) -> Result<String, ForgeError>;
+    /// Checks before the run whether the pull request can be opened in the end. Returns what was found out, for people.
+    async fn check(&self, planned: &PlannedPullRequest) -> Result<Option<String>, ForgeError> {
+        let _ = planned;
+        Ok(None)
+    }
+
+    /// Opens the pull request, or updates the open one. Idempotent.
+    async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError>;
+
+    /// What the checks of the forge (its CI) say about a commit. A forge without any returns an empty report.
+    async fn ci(&self, commit: &ObjectId) -> Result<CiReport, ForgeError> {
+        let _ = commit;
+        Ok(CiReport::default())
+    }
 
     /// Whether the pull request's branch is at this commit. Must not use a cached answer.
     async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError>;
 }
 
+/// A pull request that a run will open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedPullRequest {
+    /// Its branch, without `refs/heads/`.
+    pub branch: String,
+    /// The branch that it is to be merged into. `None` if the run started from a detached `HEAD`.
+    pub base_branch: Option<String>,
+    /// The commit that the run starts from.
+    pub base: ObjectId,
+    /// Whether the run waits for CI before it is done.
+    pub waits_for_ci: bool,
+}
+
+/// Where a pull request is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedPullRequest {
+    /// Its location for people: a URL or a file.
+    pub location: String,
+    /// What could not be done as asked, and what was done instead.
+    pub warnings: Vec<String>,
+}
+
+/// What CI says about a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CiReport {
+    /// The checks that are not over.
+    pub pending: Vec<String>,
+    /// The checks that passed, or were skipped.
+    pub passed: Vec<String>,
+    /// The checks that failed.
+    pub failed: Vec<CiFailure>,
+}
+
+/// A check that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CiFailure {
+    /// Its name.
+    pub name: String,
+    /// How it ended, in the forge's word.
+    pub conclusion: String,
+    /// The end of its log, or why there is none.
+    pub log: String,
+}
+
 /// A pull request to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullRequest {
+    /// The run that opens it.
+    pub run: RunId,
     /// Its branch, without `refs/heads/`.
     pub branch: String,
     /// The branch that it is to be merged into.
@@ -53,15 +112,48 @@ pub enum ForgeError {
         /// The working directory.
         worktree: PathBuf,
     },
+    /// A person closed or merged the pull request.
+    #[error("the pull request {location} was {how} while the run worked")]
+    Ended {
+        /// Its location.
+        location: String,
+        /// `closed` or `merged`.
+        how: &'static str,
+    },
+    /// The pull request cannot be opened: the server lacks something, or the account may not do it.
+    #[error("{reason}")]
+    NotPossible {
+        /// What is missing.
+        reason: String,
+        /// What a person can do.
+        hint: String,
+    },
+    /// The server failed, or refused a call.
+    #[error("the forge failed")]
+    Server {
+        /// The cause.
+        source: Box<dyn std::error::Error + Send + Sync>,
+        /// What a person can do.
+        hint: Option<String>,
+    },
 }
 
 impl ForgeError {
     /// What the user can do next.
     #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
         match self {
-            Self::Scm(error) => error.hint(),
-            Self::CheckedOut { .. } => Some("check out another branch there, then run `ralph resume`"),
+            Self::Scm(error) => error.hint().map(Cow::Borrowed),
+            Self::CheckedOut { .. } => Some("check out another branch there, then run `ralph resume`".into()),
+            Self::Ended { .. } => Some("reopen it and run `ralph resume`, or start a new run".into()),
+            Self::NotPossible { hint, .. } => Some(hint.clone().into()),
+            Self::Server { hint, .. } => hint.clone().map(Cow::Owned),
         }
+    }
+
+    /// Whether a person did something that the run must not undo: it pauses.
+    #[must_use]
+    pub fn is_by_person(&self) -> bool {
+        matches!(self, Self::Ended { .. } | Self::Scm(ScmError::RefMoved { .. }))
     }
 }

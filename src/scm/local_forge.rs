@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 
 use super::error::ScmError;
-use super::forge::{Forge, ForgeError, PullRequest};
+use super::forge::{Forge, ForgeError, OpenedPullRequest, PullRequest};
 use super::repository::Repository;
 use crate::atomic_file::{FileAccess, write_durably};
 use crate::id::ObjectId;
@@ -68,12 +68,15 @@ impl LocalForge {
 
 #[async_trait]
 impl Forge for LocalForge {
-    async fn open(&self, request: &PullRequest) -> Result<String, ForgeError> {
+    async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError> {
         self.move_branch(request).await?;
         let text = describe(request);
         write_durably(&self.file, text.as_bytes(), FileAccess::Private)
             .map_err(ScmError::file("write the pull request to", &self.file))?;
-        Ok(self.file.display().to_string())
+        Ok(OpenedPullRequest {
+            location: self.file.display().to_string(),
+            warnings: Vec::new(),
+        })
     }
 
     async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError> {

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::error::ScmError;
 use super::git::{one_id, output, run_on_host};
+use super::push::Remote;
 use super::repository::Repository;
 use crate::exec::{Command, Host};
 use crate::id::ObjectId;
@@ -16,8 +17,13 @@ const DIFF_SHOWN: usize = 64 * 1024 * 1024;
 impl Repository {
     /// Creates or updates a bare mirror of a remote repository below `dir`. It replaces the user's repository.
     ///
-    /// Uses the user's own git settings and credential helpers.
-    pub async fn mirror(host: Host, url: &str, dir: &Path) -> Result<Self, ScmError> {
+    /// Uses the user's own git settings, and their credential helpers unless a credential is given.
+    pub async fn mirror(
+        host: Host,
+        url: &str,
+        dir: &Path,
+        credential: Option<&Remote>,
+    ) -> Result<Self, ScmError> {
         let name = Sha256::digest(url)
             .iter()
             .take(8)
@@ -31,6 +37,10 @@ impl Repository {
         } else {
             git.args(["clone", "--quiet", "--bare", "--", url, &path.to_string_lossy()])
                 .cwd(dir)
+        };
+        let command = match credential {
+            Some(remote) => remote.apply(command),
+            None => command,
         };
         let exit = run_on_host(&host, &command).await?;
         output(&command, &exit)?;

@@ -126,6 +126,13 @@ pub enum JournalEntry {
         /// The commit that it contains.
         commit: ObjectId,
     },
+    /// The checks of the forge failed on the commit of the pull request. The work goes on with what they say.
+    CiFailed {
+        /// The commit.
+        commit: ObjectId,
+        /// The names of the checks.
+        checks: Vec<String>,
+    },
     /// The run ended, or waits for a person.
     Ended {
         /// How it ended.

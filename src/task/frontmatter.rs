@@ -1,6 +1,7 @@
 //! The settings at the beginning of a task file.
 
 use std::num::{NonZeroU32, NonZeroU64};
+use std::str::FromStr;
 
 use crate::id::NameError;
 use crate::usage::Usd;
@@ -67,7 +68,9 @@ pub struct SandboxResources {
 /// Options of the pull request of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PullRequestOptions {
-    /// Whether it is opened as a draft.
+    /// When it is opened. Before the run is done it is a draft.
+    pub when: PullRequestWhen,
+    /// Whether it is a draft when the run is done.
     pub draft: bool,
     /// Its labels.
     pub labels: Vec<String>,
@@ -75,6 +78,31 @@ pub struct PullRequestOptions {
     pub title_template: Option<String>,
     /// The template of its body. `None` is the default template.
     pub body_template: Option<String>,
+}
+
+/// When a pull request is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PullRequestWhen {
+    /// After the first iteration that leaves a commit.
+    FirstPush,
+    /// After the first iteration that ticks a box.
+    Progress,
+    /// When the run is done.
+    #[default]
+    Done,
+}
+
+impl FromStr for PullRequestWhen {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "first-push" => Ok(Self::FirstPush),
+            "progress" => Ok(Self::Progress),
+            "done" => Ok(Self::Done),
+            _ => Err(()),
+        }
+    }
 }
 
 impl Frontmatter {
@@ -162,6 +190,9 @@ impl SandboxResources {
 impl PullRequestOptions {
     fn read_keys(fields: &mut FrontmatterFields<'_>) -> Self {
         Self {
+            when: fields
+                .plain("when", "`first-push`, `progress` or `done`", str::parse)
+                .unwrap_or_default(),
             draft: fields
                 .plain("draft", "`true` or `false`", str::parse)
                 .unwrap_or_default(),

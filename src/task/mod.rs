@@ -33,7 +33,7 @@ mod yaml;
 pub use checkbox::Checkbox;
 pub use document::body;
 pub use error::{LintRule, LintSeverity, TaskError};
-pub use frontmatter::{Frontmatter, PullRequestOptions, SandboxResources};
+pub use frontmatter::{Frontmatter, PullRequestOptions, PullRequestWhen, SandboxResources};
 pub use lint::lint;
 pub use name::{BranchName, CheckboxId, MilestoneId, Slug, TaskId};
 pub use project::ProjectFacts;

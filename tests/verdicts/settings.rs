@@ -82,6 +82,7 @@ impl SettingsShape {
     pub fn settings(&self) -> RunSettings {
         let dollars = |amount: f64| Usd::from_dollars(amount).expect("an amount of money");
         RunSettings {
+            pull_request_interval: Duration::from_secs(600),
             budget: Budget {
                 max_iterations: self.max_iterations,
                 max_wall_time: Duration::from_millis(self.max_wall_time_ms),
@@ -99,6 +100,7 @@ impl SettingsShape {
             done: DoneRules {
                 repeat: self.done_repeat,
                 pause_when_weakened: self.pause_when_weakened,
+                ci: None,
             },
             profiles: Profiles {
                 default: "cheap".to_owned(),

@@ -1,3 +1,4 @@
+use ralph::id::RunId;
 use ralph::scm::{Forge, ForgeError, LocalForge, PullRequest};
 
 use super::*;
@@ -33,6 +34,7 @@ impl Desk {
 
     fn request(&self, commit: &ObjectId) -> PullRequest {
         PullRequest {
+            run: RunId::parse("r23456789").unwrap(),
             branch: BRANCH.to_owned(),
             base_branch: "main".to_owned(),
             commit: commit.clone(),
@@ -49,7 +51,12 @@ impl Desk {
 async fn a_pull_request_is_a_branch_and_a_file_and_can_be_updated() {
     let desk = Desk::new().await;
     assert!(!desk.forge.is_at(BRANCH, &desk.first).await.unwrap());
-    let location = desk.forge.open(&desk.request(&desk.first)).await.unwrap();
+    let location = desk
+        .forge
+        .open(&desk.request(&desk.first))
+        .await
+        .unwrap()
+        .location;
     assert!(desk.forge.is_at(BRANCH, &desk.first).await.unwrap());
     let text = std::fs::read_to_string(&location).unwrap();
     for part in [

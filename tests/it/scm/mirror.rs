@@ -20,10 +20,10 @@ async fn a_mirror_is_made_once_and_then_brought_up_to_date() {
     let url = format!("file://{}", user.display());
     let mirrors = world.dir.path().join("mirrors");
 
-    let first = Repository::mirror(host(), &url, &mirrors).await.unwrap();
+    let first = Repository::mirror(host(), &url, &mirrors, None).await.unwrap();
     assert_eq!(first.resolve("main").await.unwrap(), world.base);
     commit_file(&user, "new.txt", "new\n");
-    let second = Repository::mirror(host(), &url, &mirrors).await.unwrap();
+    let second = Repository::mirror(host(), &url, &mirrors, None).await.unwrap();
 
     let tip = world.repository.resolve("HEAD").await.unwrap();
     assert_eq!(second.resolve("main").await.unwrap(), tip);
@@ -36,12 +36,12 @@ async fn a_mirror_keeps_the_branches_of_runs() {
     let world = World::new().await;
     let url = format!("file://{}", world.dir.path().join("user").display());
     let mirrors = world.dir.path().join("mirrors");
-    let mirror = Repository::mirror(host(), &url, &mirrors).await.unwrap();
+    let mirror = Repository::mirror(host(), &url, &mirrors, None).await.unwrap();
     let ours = ["refs/ralph/r2345/state", "refs/heads/ralph/t1/fix"];
     for name in ours {
         mirror.update_ref(name, &world.base, None).await.unwrap();
     }
-    let again = Repository::mirror(host(), &url, &mirrors).await.unwrap();
+    let again = Repository::mirror(host(), &url, &mirrors, None).await.unwrap();
     for name in ours {
         assert_eq!(
             again.read_ref(name).await.unwrap().as_ref(),
@@ -55,7 +55,7 @@ async fn a_mirror_keeps_the_branches_of_runs() {
 async fn a_remote_that_is_not_there_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("file://{}/nowhere", dir.path().display());
-    let error = Repository::mirror(host(), &url, &dir.path().join("mirrors"))
+    let error = Repository::mirror(host(), &url, &dir.path().join("mirrors"), None)
         .await
         .unwrap_err();
     assert!(

@@ -1,0 +1,176 @@
+//! From the configuration to the forge, and its credential.
+
+use std::sync::Arc;
+
+use crate::config::{Config, ForgeType};
+use crate::exec::{Command, Discard};
+use crate::github::{GitHubApp, GitHubClient, GitHubCredential, GitHubForge, GitHubPace, repository_name};
+use crate::id::RepositoryName;
+use crate::scm::{Forge, LocalForge, Remote, Repository};
+use crate::secret::{Redactor, Secret};
+use crate::state::RunDir;
+
+use super::ralph::RunTarget;
+use super::{AssemblyContext, AssemblyError};
+
+const TOKEN: &str = "GITHUB_PAT";
+const APP: [&str; 3] = [
+    "GITHUB_APP_ID",
+    "GITHUB_APP_INSTALLATION_ID",
+    "GITHUB_APP_PRIVATE_KEY_PEM",
+];
+
+/// Refuses a forge without a repository or a credential, before a run exists.
+pub(super) async fn check(
+    context: &AssemblyContext,
+    config: &Config,
+    target: &RunTarget,
+) -> Result<(), AssemblyError> {
+    if config.settings.forge.kind == ForgeType::Local {
+        if config.settings.done.wait_for_ci {
+            return Err(AssemblyError::usage(
+                "`done.wait_for_ci` needs a forge with CI, and `local` has none",
+            )
+            .with_hint("set `[forge] type = \"github\"`, or leave `wait_for_ci` out"));
+        }
+        return Ok(());
+    }
+    let opened;
+    let repository = match target {
+        RunTarget::New { repository, .. } => repository,
+        RunTarget::Existing(dir) => {
+            opened = Repository::open(context.surroundings.host(), &dir.facts().repository).await?;
+            &opened
+        }
+    };
+    github_name(config, repository).await?;
+    create_client(context, config, Redactor::default()).await?;
+    Ok(())
+}
+
+/// The forge of a run.
+pub(super) async fn create(
+    context: &AssemblyContext,
+    config: &Config,
+    run: &RunDir,
+    redactor: &Redactor,
+) -> Result<Arc<dyn Forge>, AssemblyError> {
+    // Git needs the proxies and certificates of the user to reach a server.
+    let host = context.surroundings.builder_host().with_name(run.path());
+    let repository = Repository::open(host, &run.facts().repository).await?;
+    match config.settings.forge.kind {
+        ForgeType::Local => Ok(Arc::new(LocalForge::new(repository, run.pull_request_file()))),
+        ForgeType::Github => {
+            let name = github_name(config, &repository).await?;
+            let client = create_client(context, config, redactor.clone()).await?;
+            let url = &config.settings.forge.github.url;
+            Ok(Arc::new(GitHubForge::new(
+                client,
+                name,
+                url,
+                repository,
+                redactor.clone(),
+            )))
+        }
+    }
+}
+
+/// The credential for fetching a repository of the forge over HTTPS. Other repositories are fetched with the user's own.
+pub(super) async fn fetch_credential(
+    context: &AssemblyContext,
+    config: &Config,
+    url: &str,
+) -> Result<Option<Remote>, AssemblyError> {
+    let forge = &config.settings.forge;
+    let is_there = url.starts_with("http") && repository_name(url, &forge.github.url).is_some();
+    if forge.kind == ForgeType::Local || !is_there {
+        return Ok(None);
+    }
+    let client = create_client(context, config, Redactor::default()).await?;
+    Ok(Some(Remote {
+        url: url.to_owned(),
+        token: client.token().await?,
+    }))
+}
+
+/// The repository on GitHub: the one that is configured, else the one of the remote `origin`.
+async fn github_name(config: &Config, repository: &Repository) -> Result<RepositoryName, AssemblyError> {
+    let settings = &config.settings.forge.github;
+    if let Some(name) = &settings.repository {
+        return Ok(name.clone());
+    }
+    let origin = repository.remote_url("origin").await?;
+    let name = origin
+        .as_deref()
+        .and_then(|origin| repository_name(origin, &settings.url));
+    name.ok_or_else(|| {
+        let found = origin.map_or("it has none".to_owned(), |_| {
+            format!("it is not a repository at {}", settings.url)
+        });
+        AssemblyError::usage(format!(
+            "the remote `origin` names no repository for the pull request: {found}"
+        ))
+        .with_hint("set `repository = \"owner/name\"` in `[forge.github]`, or `[forge] type = \"local\"`")
+    })
+}
+
+async fn create_client(
+    context: &AssemblyContext,
+    config: &Config,
+    redactor: Redactor,
+) -> Result<Arc<GitHubClient>, AssemblyError> {
+    let credential = credential(context, config).await?;
+    let api_url = &config.settings.forge.github.api_url;
+    let clock = context.surroundings.clock();
+    let client = GitHubClient::new(api_url, credential, clock, redactor, GitHubPace::default())?;
+    Ok(Arc::new(client))
+}
+
+/// An App, else a token of the configuration, else that of the program `gh`.
+async fn credential(context: &AssemblyContext, config: &Config) -> Result<GitHubCredential, AssemblyError> {
+    let app = APP.map(|variable| config.credential(variable));
+    if let [Some(id), Some(installation), Some(key)] = &app {
+        let app = GitHubApp::new(id.expose(), installation.expose(), key)?;
+        return Ok(GitHubCredential::App(Box::new(app)));
+    }
+    let missing: Vec<&str> = APP
+        .iter()
+        .zip(&app)
+        .filter(|(_, value)| value.is_none())
+        .map(|(name, _)| *name)
+        .collect();
+    if missing.len() < APP.len() {
+        return Err(
+            AssemblyError::usage(format!("the GitHub App lacks {}", missing.join(" and "))).with_hint(
+                format!("set all of {}, or none of them and `{TOKEN}`", APP.join(", ")),
+            ),
+        );
+    }
+    if let Some(token) = config.credential(TOKEN) {
+        return Ok(GitHubCredential::Token(token));
+    }
+    match token_of_gh(context, &config.settings.forge.github.url).await {
+        Some(token) => Ok(GitHubCredential::Token(token)),
+        None => Err(AssemblyError::usage("the forge `github` has no credential").with_hint(format!(
+            "set `{TOKEN}` to a token with `contents: write` and `pull_requests: write`, or set {}, or log in with \
+             `gh auth login`",
+            APP.join(", ")
+        ))),
+    }
+}
+
+/// The token that the user's `gh` has for this server, if it is installed and logged in.
+async fn token_of_gh(context: &AssemblyContext, url: &str) -> Option<Secret> {
+    let host = url.split_once("://").map_or(url, |(_, host)| host);
+    let command = Command::new("gh")
+        .args(["auth", "token", "--hostname", host])
+        .timeout(std::time::Duration::from_secs(20));
+    let exit = context
+        .surroundings
+        .desktop_host()
+        .run(&command, &mut Discard)
+        .await
+        .ok()?;
+    let token = exit.stdout.text();
+    (exit.success() && !token.trim().is_empty()).then(|| Secret::new(token.trim()))
+}

@@ -1,0 +1,492 @@
+//! Calls to GitHub's REST API: authentication, retries, rate limits and pages.
+//!
+//! A call that creates something is repeated only if it surely had no effect. After a lost answer the caller looks first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use reqwest::header::{ACCEPT, HeaderMap, LINK, RETRY_AFTER};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, OnceCell};
+use tokio::time::{Instant, sleep};
+
+use super::credential::{GitHubApp, GitHubCredential};
+use super::error::GitHubError;
+use super::pace::{GitHubPace, Throttle};
+use crate::clock::Clock;
+use crate::secret::{Redactor, Secret};
+
+/// The version of the API that ralph is written for.
+const API_VERSION: &str = "2026-03-10";
+/// GitHub's own API, which has that version. Other servers are asked.
+const PUBLIC_API: &str = "https://api.github.com";
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often a call is made that fails for a reason that may pass.
+const ATTEMPTS: u32 = 4;
+/// How many pages of a list are read at most.
+const MAX_PAGES: usize = 50;
+/// An installation token is replaced this long before it expires.
+const TOKEN_MARGIN: SignedDuration = SignedDuration::from_secs(60);
+/// How many characters of GitHub's message an error contains.
+const MAX_MESSAGE: usize = 500;
+
+/// A client for one server and one credential. Clones of its `Arc` share the pace and the token.
+pub struct GitHubClient {
+    http: Client,
+    api_url: String,
+    credential: GitHubCredential,
+    clock: Arc<dyn Clock>,
+    redactor: Redactor,
+    pace: GitHubPace,
+    throttle: Throttle,
+    installation: Mutex<Option<InstallationToken>>,
+    /// Whether the server lists [`API_VERSION`].
+    is_pinned: OnceCell<bool>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct InstallationToken {
+    token: Secret,
+    expires_at: Timestamp,
+}
+
+impl GitHubClient {
+    /// A client for the API at this address. Tokens that it gets are added to the redactor.
+    pub fn new(
+        api_url: &str,
+        credential: GitHubCredential,
+        clock: Arc<dyn Clock>,
+        redactor: Redactor,
+        pace: GitHubPace,
+    ) -> Result<Self, GitHubError> {
+        let http = Client::builder()
+            .user_agent(concat!("ralph/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            .build()
+            .map_err(|source| GitHubError::Unreachable {
+                call: "create the HTTP client".to_owned(),
+                source,
+            })?;
+        if let GitHubCredential::Token(token) = &credential {
+            redactor.learn([token.clone()]);
+        }
+        Ok(Self {
+            http,
+            api_url: api_url.trim_end_matches('/').to_owned(),
+            credential,
+            clock,
+            redactor,
+            pace,
+            throttle: Throttle::default(),
+            installation: Mutex::default(),
+            is_pinned: OnceCell::new(),
+        })
+    }
+
+    /// The pace that it keeps.
+    pub(super) fn pace(&self) -> &GitHubPace {
+        &self.pace
+    }
+
+    /// A token that is valid now, for git too.
+    pub async fn token(&self) -> Result<Secret, GitHubError> {
+        let app = match &self.credential {
+            GitHubCredential::Token(token) => return Ok(token.clone()),
+            GitHubCredential::App(app) => app,
+        };
+        let mut held = self.installation.lock().await;
+        let now = self.clock.now();
+        if let Some(held) = held.as_ref().filter(|held| held.expires_at - TOKEN_MARGIN > now) {
+            return Ok(held.token.clone());
+        }
+        let created = self.create_token(app, now).await?;
+        self.redactor.learn([created.token.clone()]);
+        Ok(held.insert(created).token.clone())
+    }
+
+    /// Creates an installation token. A token whose answer was lost expires unused, so this may be repeated.
+    async fn create_token(&self, app: &GitHubApp, now: Timestamp) -> Result<InstallationToken, GitHubError> {
+        let jwt = app.jwt(now)?;
+        self.redactor.learn([jwt.clone()]);
+        let path = format!("app/installations/{}/access_tokens", app.installation);
+        let call = GitHubCall::new(self, Method::POST, &path).repeatable();
+        let response = call.send_with(&jwt, false).await?;
+        read(&call.name, response).await
+    }
+
+    /// Gets an object.
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, GitHubError> {
+        GitHubCall::new(self, Method::GET, path).json().await
+    }
+
+    /// Gets an object, or `None` if there is none that the token can see.
+    pub(super) async fn find<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, GitHubError> {
+        match self.get(path).await {
+            Err(error) if error.status() == Some(404) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// Gets all pages of a list.
+    pub(super) async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, GitHubError> {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let mut items = Vec::new();
+        for page in 1..=MAX_PAGES {
+            let path = format!("{path}{separator}per_page=100&page={page}");
+            let call = GitHubCall::new(self, Method::GET, &path);
+            let response = call.send().await?;
+            let is_last = !has_next_page(response.headers());
+            items.extend(read::<Vec<T>>(&call.name, response).await?);
+            if is_last {
+                return Ok(items);
+            }
+        }
+        Err(GitHubError::Response {
+            call: format!("GET /{path}"),
+            source: format!("the list has more than {MAX_PAGES} pages").into(),
+        })
+    }
+
+    /// Gets a text. GitHub redirects to another host for it, which does not get the token.
+    pub(super) async fn text(&self, path: &str) -> Result<String, GitHubError> {
+        let call = GitHubCall::new(self, Method::GET, path);
+        let body = call.send().await?.bytes().await;
+        let body = body.map_err(|source| GitHubError::Unreachable {
+            call: call.name.clone(),
+            source: source.without_url(),
+        })?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// Creates something. It is repeated only if it surely had no effect.
+    pub(super) async fn post<T: DeserializeOwned>(&self, path: &str, body: Value) -> Result<T, GitHubError> {
+        GitHubCall::new(self, Method::POST, path).body(body).json().await
+    }
+
+    /// Adds what is not there yet, so it may be repeated.
+    pub(super) async fn add<T: DeserializeOwned>(&self, path: &str, body: Value) -> Result<T, GitHubError> {
+        let call = GitHubCall::new(self, Method::POST, path);
+        call.body(body).repeatable().json().await
+    }
+
+    /// Sets fields of an object.
+    pub(super) async fn patch<T: DeserializeOwned>(&self, path: &str, body: Value) -> Result<T, GitHubError> {
+        GitHubCall::new(self, Method::PATCH, path).body(body).json().await
+    }
+
+    /// Marks a draft as ready for review, which only GraphQL can do. Doing it twice is harmless.
+    pub(super) async fn mark_ready(&self, node_id: &str) -> Result<(), GitHubError> {
+        let query = "mutation($id: ID!) { markPullRequestReadyForReview(input: {pullRequestId: $id}) { pullRequest { id } } }";
+        let body = json!({"query": query, "variables": {"id": node_id}});
+        let call = GitHubCall::new(self, Method::POST, "graphql");
+        let answer: Value = call.body(body).repeatable().json().await?;
+        match answer["errors"][0]["message"].as_str() {
+            Some(message) => Err(GitHubError::Mutation {
+                mutation: "markPullRequestReadyForReview",
+                message: message.chars().take(MAX_MESSAGE).collect(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until git may push: GitHub counts pushes as writes. No other write is made while the guard lives.
+    pub(super) async fn begin_push(&self) -> impl Drop + '_ {
+        self.throttle.wait().await;
+        self.throttle.begin_write(&self.pace).await
+    }
+
+    /// The address of a path. GitHub Enterprise has REST at `/api/v3` and GraphQL at `/api/graphql`.
+    fn url(&self, path: &str) -> String {
+        match (path, self.api_url.strip_suffix("/v3")) {
+            ("graphql", Some(root)) => format!("{root}/graphql"),
+            (path, _) => format!("{}/{path}", self.api_url),
+        }
+    }
+
+    /// Whether the server has the version of the API that ralph is written for. Old servers refuse unknown versions.
+    async fn is_pinned(&self, token: &Secret) -> bool {
+        let ask = async || {
+            if self.api_url == PUBLIC_API {
+                return true;
+            }
+            let request = self.http.get(self.url("versions")).bearer_auth(token.expose());
+            match request.send().await {
+                Ok(response) if response.status().is_success() => response
+                    .json::<Vec<String>>()
+                    .await
+                    .is_ok_and(|versions| versions.iter().any(|version| version == API_VERSION)),
+                Ok(_) | Err(_) => false,
+            }
+        };
+        *self.is_pinned.get_or_init(ask).await
+    }
+}
+
+/// One call.
+struct GitHubCall<'c> {
+    client: &'c GitHubClient,
+    method: Method,
+    url: String,
+    /// Method and path, for errors.
+    name: String,
+    body: Option<Value>,
+    /// Whether it may be repeated if it is unknown whether GitHub did it.
+    repeatable: bool,
+}
+
+impl<'c> GitHubCall<'c> {
+    fn new(client: &'c GitHubClient, method: Method, path: &str) -> Self {
+        let shown = path.split('?').next().unwrap_or(path);
+        Self {
+            client,
+            url: client.url(path),
+            name: format!("{method} /{shown}"),
+            body: None,
+            // PATCH is not idempotent by its definition, but ralph only sets fields with it.
+            repeatable: method.is_idempotent() || method == Method::PATCH,
+            method,
+        }
+    }
+
+    fn body(mut self, body: Value) -> Self {
+        self.body = Some(body);
+        self
+    }
+
+    fn repeatable(mut self) -> Self {
+        self.repeatable = true;
+        self
+    }
+
+    async fn json<T: DeserializeOwned>(self) -> Result<T, GitHubError> {
+        let response = self.send().await?;
+        read(&self.name, response).await
+    }
+
+    async fn send(&self) -> Result<Response, GitHubError> {
+        let token = self.client.token().await?;
+        let is_pinned = self.client.is_pinned(&token).await;
+        self.send_with(&token, is_pinned).await
+    }
+
+    /// Sends the call with this token, again after rate limits and failures that may pass.
+    async fn send_with(&self, token: &Secret, is_pinned: bool) -> Result<Response, GitHubError> {
+        let client = self.client;
+        let (started, mut failed, mut limited) = (Instant::now(), 0, 0);
+        loop {
+            client.throttle.wait().await;
+            let answer = self.send_once(token, is_pinned).await;
+            let pause = match answer {
+                Ok(response) => return Ok(response),
+                Err(CallFailure::Limited(asked)) => {
+                    let doubled = client.pace.secondary_pause.saturating_mul(1 << limited.min(8));
+                    limited += 1;
+                    let pause = asked.unwrap_or(doubled);
+                    client.throttle.close_for(pause).await;
+                    if started.elapsed() + pause > client.pace.longest_wait {
+                        return Err(self.rate_limited(pause));
+                    }
+                    continue;
+                }
+                Err(CallFailure::Failed(error)) => {
+                    failed += 1;
+                    if failed >= ATTEMPTS || !self.may_repeat(&error) {
+                        return Err(error);
+                    }
+                    client.pace.first_pause.saturating_mul(1 << failed)
+                }
+            };
+            sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        }
+    }
+
+    /// A call that did not arrive may be repeated. One that may have had an effect only if a second time is harmless.
+    fn may_repeat(&self, error: &GitHubError) -> bool {
+        match error {
+            GitHubError::Unreachable { source, .. } => source.is_connect() || self.repeatable,
+            error => error.is_ambiguous() && self.repeatable,
+        }
+    }
+
+    fn rate_limited(&self, pause: Duration) -> GitHubError {
+        let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
+        let now = self.client.clock.now();
+        GitHubError::RateLimited {
+            call: self.name.clone(),
+            until: now.checked_add(pause).unwrap_or(Timestamp::MAX),
+        }
+    }
+
+    async fn send_once(&self, token: &Secret, is_pinned: bool) -> Result<Response, CallFailure> {
+        let client = self.client;
+        let _one_write_at_a_time = match self.method {
+            Method::GET => None,
+            _ => Some(client.throttle.begin_write(&client.pace).await),
+        };
+        let response = self.request(token, is_pinned).send().await;
+        let response = response.map_err(|source| {
+            CallFailure::Failed(GitHubError::Unreachable {
+                call: self.name.clone(),
+                source: source.without_url(),
+            })
+        })?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(self.refusal(response).await)
+    }
+
+    fn request(&self, token: &Secret, is_pinned: bool) -> RequestBuilder {
+        let request = self.client.http.request(self.method.clone(), &self.url);
+        let request = request
+            .bearer_auth(token.expose())
+            .header(ACCEPT, "application/vnd.github+json");
+        let request = if is_pinned {
+            request.header("X-GitHub-Api-Version", API_VERSION)
+        } else {
+            request
+        };
+        match &self.body {
+            Some(body) => request.json(body),
+            None => request,
+        }
+    }
+
+    /// A rate limit, or another refusal. GitHub uses 403 for both; the body and the headers show which it is.
+    async fn refusal(&self, response: Response) -> CallFailure {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let text = response.text().await.unwrap_or_default();
+        let may_be_limit = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
+        if may_be_limit && let Some(limit) = rate_limit(status, &headers, &text, self.client.clock.now()) {
+            return limit;
+        }
+        let needed = headers.get("x-accepted-github-permissions");
+        CallFailure::Failed(GitHubError::Refused {
+            call: self.name.clone(),
+            status: status.as_u16(),
+            message: error_message(&text),
+            needed: needed.and_then(|value| Some(value.to_str().ok()?.to_owned())),
+        })
+    }
+}
+
+enum CallFailure {
+    /// A rate limit, with the pause that GitHub asks for. The call had no effect.
+    Limited(Option<Duration>),
+    Failed(GitHubError),
+}
+
+fn rate_limit(status: StatusCode, headers: &HeaderMap, text: &str, now: Timestamp) -> Option<CallFailure> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
+    if let Some(seconds) = number(RETRY_AFTER.as_str()) {
+        return Some(CallFailure::Limited(Some(Duration::from_secs(seconds))));
+    }
+    if number("x-ratelimit-remaining") == Some(0) {
+        let reset = number("x-ratelimit-reset").and_then(|second| i64::try_from(second).ok());
+        let left = reset.map(|second| second.saturating_sub(now.as_second()).max(1).unsigned_abs());
+        return Some(CallFailure::Limited(left.map(Duration::from_secs)));
+    }
+    let is_limit = status == StatusCode::TOO_MANY_REQUESTS || text.to_lowercase().contains("rate limit");
+    is_limit.then_some(CallFailure::Limited(None))
+}
+
+async fn read<T: DeserializeOwned>(call: &str, response: Response) -> Result<T, GitHubError> {
+    let body = response
+        .bytes()
+        .await
+        .map_err(|source| GitHubError::Unreachable {
+            call: call.to_owned(),
+            source: source.without_url(),
+        })?;
+    serde_json::from_slice(&body).map_err(|error| GitHubError::Response {
+        call: call.to_owned(),
+        source: error.into(),
+    })
+}
+
+/// Whether the `Link` header names a next page. Its address is not used: one of another server would get the token.
+fn has_next_page(headers: &HeaderMap) -> bool {
+    let links = headers.get(LINK).and_then(|links| links.to_str().ok());
+    links.is_some_and(|links| links.contains("rel=\"next\""))
+}
+
+/// GitHub's message, and those of its parts: which field is wrong and why.
+fn error_message(text: &str) -> String {
+    let body: Value = serde_json::from_str(text).unwrap_or_default();
+    let Some(message) = body["message"].as_str() else {
+        return text.trim().chars().take(MAX_MESSAGE).collect();
+    };
+    let parts = body["errors"].as_array().into_iter().flatten();
+    let parts = parts.filter_map(|part| {
+        let (field, code) = (part["field"].as_str(), part["code"].as_str());
+        match (part["message"].as_str().or(part.as_str()), field, code) {
+            (Some(message), _, _) => Some(message.to_owned()),
+            (None, Some(field), Some(code)) => Some(format!("{field} {code}")),
+            (None, _, _) => None,
+        }
+    });
+    let all: Vec<String> = std::iter::once(message.to_owned()).chain(parts).collect();
+    all.join("; ").chars().take(MAX_MESSAGE).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| {
+            let name = reqwest::header::HeaderName::from_static(name);
+            (name, value.parse().unwrap())
+        });
+        pairs.collect()
+    }
+
+    #[rstest]
+    #[case::retry_after(403, &[("retry-after", "7")], "", "7 s")]
+    #[case::primary(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1030")], "", "30 s")]
+    #[case::primary_over(429, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "9")], "", "1 s")]
+    #[case::secondary(403, &[("x-ratelimit-remaining", "4000")], "You have exceeded a secondary rate limit", "some time")]
+    #[case::bare(429, &[], "", "some time")]
+    #[case::permission(403, &[("x-ratelimit-remaining", "4000")], "Resource not accessible", "no limit")]
+    fn limits_differ_from_missing_permissions(
+        #[case] status: u16,
+        #[case] pairs: &[(&'static str, &str)],
+        #[case] text: &str,
+        #[case] expected: &str,
+    ) {
+        let status = StatusCode::from_u16(status).unwrap();
+        let found = rate_limit(
+            status,
+            &headers(pairs),
+            text,
+            Timestamp::from_second(1000).unwrap(),
+        );
+        let found = match found {
+            Some(CallFailure::Limited(Some(pause))) => format!("{} s", pause.as_secs()),
+            Some(CallFailure::Limited(None)) => "some time".to_owned(),
+            Some(CallFailure::Failed(error)) => error.to_string(),
+            None => "no limit".to_owned(),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn messages_name_the_field() {
+        let text = r#"{"message":"Validation Failed","errors":[{"resource":"PullRequest","field":"head","code":"invalid"},{"message":"A pull request already exists"}]}"#;
+        assert_eq!(
+            error_message(text),
+            "Validation Failed; head invalid; A pull request already exists"
+        );
+        assert_eq!(error_message("<html>"), "<html>");
+    }
+}

@@ -1,0 +1,134 @@
+//! Errors of GitHub's API.
+
+use jiff::Timestamp;
+use thiserror::Error;
+
+/// Why a call to GitHub failed.
+#[derive(Debug, Error)]
+pub enum GitHubError {
+    /// GitHub could not be reached, or the connection broke. It is unknown whether a request arrived.
+    #[error("cannot reach GitHub for `{call}`")]
+    Unreachable {
+        /// Method and path.
+        call: String,
+        /// The cause, without the URL.
+        source: reqwest::Error,
+    },
+    /// GitHub refused the call.
+    #[error("GitHub refused `{call}` with status {status}: {message}")]
+    Refused {
+        /// Method and path.
+        call: String,
+        /// The HTTP status.
+        status: u16,
+        /// GitHub's message.
+        message: String,
+        /// The permissions that the call needs, as GitHub names them, for example `pull_requests=write`.
+        needed: Option<String>,
+    },
+    /// GitHub's rate limit lasts longer than ralph waits.
+    #[error("GitHub's rate limit ended `{call}`; it lasts until {until}")]
+    RateLimited {
+        /// Method and path.
+        call: String,
+        /// When to try again.
+        until: Timestamp,
+    },
+    /// GitHub's response could not be parsed.
+    #[error("GitHub's response to `{call}` could not be read")]
+    Response {
+        /// Method and path.
+        call: String,
+        /// The cause.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The private key of the App cannot be used.
+    #[error("the private key of the GitHub App cannot be used: {0}")]
+    AppKey(String),
+    /// The mutation was refused by GraphQL, which answers with status 200.
+    #[error("GitHub refused the mutation `{mutation}`: {message}")]
+    Mutation {
+        /// The name of the mutation.
+        mutation: &'static str,
+        /// GitHub's message.
+        message: String,
+    },
+}
+
+impl GitHubError {
+    /// The HTTP status of a refusal.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Refused { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Whether GitHub refused the call with this status and a message that contains `part`, in any case.
+    pub(super) fn says(&self, expected: u16, part: &str) -> bool {
+        match self {
+            Self::Refused { status, message, .. } => {
+                *status == expected && message.to_lowercase().contains(&part.to_lowercase())
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether it is unknown if GitHub did what the call asks for.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        match self {
+            Self::Unreachable { source, .. } => !source.is_connect(),
+            Self::Refused { status, .. } => *status >= 500,
+            Self::Response { .. } => true,
+            Self::RateLimited { .. } | Self::AppKey(_) | Self::Mutation { .. } => false,
+        }
+    }
+
+    /// What the user can do next.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unreachable { .. } => Some("check the network and `forge.github.api_url`".to_owned()),
+            Self::Refused { status: 401, .. } => {
+                Some("the token is expired or revoked: set a new one in `GITHUB_PAT`, or log in again with `gh auth login`".to_owned())
+            }
+            Self::Refused { needed: Some(needed), status: 403 | 404, .. } => {
+                Some(format!("give the token or the App these permissions: {}", permissions(needed)))
+            }
+            Self::Refused { status: 404, .. } => Some(
+                "check the name of the repository, and that the token may see it: GitHub answers 404 for what a token cannot see".to_owned(),
+            ),
+            Self::AppKey(_) => Some(
+                "set `GITHUB_APP_PRIVATE_KEY_PEM` to the whole file that GitHub gave you, from BEGIN to END".to_owned(),
+            ),
+            Self::RateLimited { .. } => Some("resume the run then; other programs may use the same account".to_owned()),
+            Self::Refused { .. } | Self::Response { .. } | Self::Mutation { .. } => None,
+        }
+    }
+}
+
+/// GitHub's header names alternatives with `;` and permissions that are needed together with `,`.
+fn permissions(needed: &str) -> String {
+    let alternatives = needed.split(';').map(|one| {
+        let parts = one
+            .split(',')
+            .map(|part| format!("`{}`", part.trim().replace('=', ": ")));
+        parts.collect::<Vec<_>>().join(" and ")
+    });
+    alternatives.collect::<Vec<_>>().join(", or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permissions_are_named_for_people() {
+        assert_eq!(permissions("pull_requests=write"), "`pull_requests: write`");
+        assert_eq!(
+            permissions("contents=read,issues=write; contents=write"),
+            "`contents: read` and `issues: write`, or `contents: write`"
+        );
+    }
+}

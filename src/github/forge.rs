@@ -1,0 +1,300 @@
+//! The forge `github`: pushes from the host, and a pull request that the runner owns.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::OnceCell;
+
+use super::ci;
+use super::client::GitHubClient;
+use super::error::GitHubError;
+use super::pulls::{Pulls, query_value};
+use super::wire::{BranchRule, Pull, PullState, RepositoryInfo};
+use crate::id::{ObjectId, RepositoryName};
+use crate::scm::{
+    CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest, Remote, Repository,
+    ScmError,
+};
+use crate::secret::Redactor;
+
+/// Rules that forbid what ralph does with its branches.
+const FORBIDDING_RULES: [(&str, &str); 3] = [
+    ("creation", "forbids to create"),
+    ("update", "forbids to push to"),
+    ("pull_request", "requires a pull request for every push to"),
+];
+
+/// Pull requests in one repository on GitHub.
+pub struct GitHubForge {
+    client: Arc<GitHubClient>,
+    name: RepositoryName,
+    /// The address of git, for example `https://github.com`.
+    url: String,
+    repository: Repository,
+    redactor: Redactor,
+    /// The repository as GitHub describes it. It may have another name by now.
+    info: OnceCell<(RepositoryName, RepositoryInfo)>,
+}
+
+impl GitHubForge {
+    /// The forge for a repository on GitHub. `repository` is the one on this host that has the commits.
+    #[must_use]
+    pub fn new(
+        client: Arc<GitHubClient>,
+        name: RepositoryName,
+        url: &str,
+        repository: Repository,
+        redactor: Redactor,
+    ) -> Self {
+        Self {
+            client,
+            name,
+            url: url.trim_end_matches('/').to_owned(),
+            repository,
+            redactor,
+            info: OnceCell::new(),
+        }
+    }
+
+    async fn info(&self) -> Result<&(RepositoryName, RepositoryInfo), ForgeError> {
+        let ask = async || {
+            let info: RepositoryInfo = self.client.get(&format!("repos/{}", self.name)).await?;
+            let name = RepositoryName::parse(&info.full_name).map_err(|error| GitHubError::Response {
+                call: format!("GET /repos/{}", self.name),
+                source: error.into(),
+            })?;
+            Ok((name, info))
+        };
+        self.info.get_or_try_init(ask).await
+    }
+
+    /// The remote with a token that is valid now: tokens of an App expire during a run.
+    async fn remote(&self) -> Result<Remote, ForgeError> {
+        let (name, _) = self.info().await?;
+        let remote = Remote {
+            url: format!("{}/{name}.git", self.url),
+            token: self.client.token().await?,
+        };
+        self.redactor.learn([remote.authorization()]);
+        Ok(remote)
+    }
+
+    /// Pushes the commit. A branch that is not where this run left it has commits of a person: it is not changed.
+    async fn push(&self, request: &PullRequest) -> Result<(), ForgeError> {
+        let remote = self.remote().await?;
+        let found = self.repository.remote_branch(&remote, &request.branch).await?;
+        if found.as_ref() == Some(&request.commit) {
+            return Ok(());
+        }
+        if let Some(found) = found.as_ref().filter(|found| !request.ours.contains(found)) {
+            return Err(ForgeError::Scm(ScmError::RefMoved {
+                name: format!("refs/heads/{}", request.branch),
+                expected: request.ours.last().cloned(),
+                found: Some(found.clone()),
+            }));
+        }
+        let _one_write_at_a_time = self.client.begin_push().await;
+        let pushed = self
+            .repository
+            .push(&remote, &request.branch, &request.commit, found.as_ref());
+        Ok(pushed.await?)
+    }
+
+    /// The pull request with everything that was asked for, and what was done otherwise.
+    async fn open_pull(
+        &self,
+        pulls: &Pulls<'_>,
+        request: &PullRequest,
+    ) -> Result<(Pull, Vec<String>), ForgeError> {
+        let found = match pulls.find(request).await? {
+            Some(pull) if pull.state == PullState::Closed => {
+                let how = if pull.merged_at.is_some() {
+                    "merged"
+                } else {
+                    "closed"
+                };
+                return Err(ForgeError::Ended {
+                    location: pull.html_url,
+                    how,
+                });
+            }
+            Some(pull) => pull,
+            None => pulls.create(request).await?,
+        };
+        let updated = pulls.update(found, request).await?;
+        let (pull, mut warnings) = (updated.pull, Vec::new());
+        if updated.kept_text {
+            warnings.push(format!(
+                "a person wrote or edited the text of {}, so ralph leaves it; the run's own text is in its directory",
+                pull.html_url
+            ));
+        }
+        if pull.draft && !request.draft {
+            self.client.mark_ready(&pull.node_id).await?;
+        }
+        if let Err(error) = pulls.add_labels(&pull, &request.labels).await {
+            warnings.push(format!("the labels of {} were not set: {error}", pull.html_url));
+        }
+        Ok((pull, warnings))
+    }
+}
+
+#[async_trait]
+impl Forge for GitHubForge {
+    async fn check(&self, planned: &PlannedPullRequest) -> Result<Option<String>, ForgeError> {
+        let (name, info) = self.info().await?;
+        if info.archived {
+            return Err(not_possible(
+                format!("the repository {name} is archived, so nothing can be pushed to it"),
+                "unarchive it, or set `[forge] type = \"local\"`",
+            ));
+        }
+        let Some(base) = &planned.base_branch else {
+            return Err(not_possible(
+                "the run started from a detached HEAD, and a pull request needs a base branch".to_owned(),
+                "check out a branch, or set `base_branch` in the task",
+            ));
+        };
+        let branch = query_value(base);
+        if self
+            .client
+            .find::<serde_json::Value>(&format!("repos/{name}/branches/{branch}"))
+            .await?
+            .is_none()
+        {
+            return Err(not_possible(
+                format!("the base branch `{base}` is not on {name}"),
+                "push it first, or set another `base_branch` in the task",
+            ));
+        }
+        self.check_rules(name, &planned.branch).await?;
+        self.check_writes(name, base, planned).await?;
+        if planned.waits_for_ci {
+            // A token that cannot read checks would leave the run waiting.
+            ci::report(&self.client, name, &planned.base).await?;
+        }
+        let renamed = if name == &self.name {
+            String::new()
+        } else {
+            format!(" (renamed from {})", self.name)
+        };
+        Ok(Some(format!(
+            "{name}{renamed} accepts pushes and pull requests into `{base}`"
+        )))
+    }
+
+    async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError> {
+        self.push(request).await?;
+        let (name, info) = self.info().await?;
+        let pulls = Pulls {
+            client: &self.client,
+            repository: name,
+        };
+        match self.open_pull(&pulls, request).await {
+            Ok((pull, warnings)) => Ok(OpenedPullRequest {
+                location: pull.html_url,
+                warnings,
+            }),
+            Err(ForgeError::Server { source, .. }) if is_forbidden(source.as_ref()) => {
+                Ok(OpenedPullRequest {
+                    location: format!("{}/tree/{}", info.html_url, request.branch),
+                    warnings: vec![format!(
+                        "the branch is pushed, but this account may not open the pull request ({source}): open it at \
+                     {}/compare/{}...{}",
+                        info.html_url, request.base_branch, request.branch
+                    )],
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn ci(&self, commit: &ObjectId) -> Result<CiReport, ForgeError> {
+        let (name, _) = self.info().await?;
+        Ok(ci::report(&self.client, name, commit).await?)
+    }
+
+    async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError> {
+        // Git answers at once; the API may show the old commit for some seconds.
+        let remote = self.remote().await?;
+        let found = self.repository.remote_branch(&remote, branch).await?;
+        Ok(found.as_ref() == Some(commit))
+    }
+}
+
+impl GitHubForge {
+    /// Refuses a branch that rulesets or protections forbid. GitHub does not say whether this account is exempt.
+    async fn check_rules(&self, name: &RepositoryName, branch: &str) -> Result<(), ForgeError> {
+        let path = format!("repos/{name}/rules/branches/{}", query_value(branch));
+        let rules: Vec<BranchRule> = match self.client.list(&path).await {
+            // Old servers and some plans have no rulesets.
+            Err(error) if matches!(error.status(), Some(403 | 404)) => return Ok(()),
+            rules => rules?,
+        };
+        let forbidding = FORBIDDING_RULES
+            .iter()
+            .find(|(kind, _)| rules.iter().any(|rule| rule.kind == *kind));
+        match forbidding {
+            Some((_, what)) => Err(not_possible(
+                format!("a ruleset of {name} {what} the branch `{branch}`"),
+                "exempt the branches of ralph in the ruleset, or set another `git.branch_prefix`",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Tries a push and a pull request that cannot be made, for their permissions.
+    async fn check_writes(
+        &self,
+        name: &RepositoryName,
+        base: &str,
+        planned: &PlannedPullRequest,
+    ) -> Result<(), ForgeError> {
+        let remote = self.remote().await?;
+        let pushed = self
+            .repository
+            .check_push(&remote, &planned.branch, &planned.base)
+            .await;
+        pushed.map_err(|error| {
+            not_possible(
+                format!("the token may not push to {name}: {error}"),
+                "give the token or the App the permission `contents: write` for this repository",
+            )
+        })?;
+        // A branch has no changes against itself, so GitHub refuses this after it has checked the permission.
+        let body = serde_json::json!({"title": "ralph", "head": base, "base": base});
+        match self
+            .client
+            .post::<serde_json::Value>(&format!("repos/{name}/pulls"), body)
+            .await
+        {
+            Err(error) if error.status() == Some(422) => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(()),
+        }
+    }
+}
+
+impl From<GitHubError> for ForgeError {
+    fn from(error: GitHubError) -> Self {
+        Self::Server {
+            hint: error.hint(),
+            source: Box::new(error),
+        }
+    }
+}
+
+fn not_possible(reason: String, hint: &str) -> ForgeError {
+    ForgeError::NotPossible {
+        reason,
+        hint: hint.to_owned(),
+    }
+}
+
+/// Whether an account may not open pull requests: its token lacks the permission, or the organisation forbids it.
+fn is_forbidden(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref::<GitHubError>().is_some_and(|error| {
+        matches!(error, GitHubError::Refused { status: 403, call, .. } if call.starts_with("POST") && call.ends_with("/pulls"))
+            || error.says(422, "not permitted to create")
+    })
+}

@@ -1,0 +1,126 @@
+//! The hidden comment at the end of a pull request's text: which run it belongs to, and the hash of the text.
+//!
+//! The run finds its pull request by it. The hash shows whether a person edited the text, which ralph then leaves alone.
+
+use crate::digest::Digest;
+use crate::id::RunId;
+
+/// GitHub refuses texts above 65,536 characters. Bytes are counted, with room to spare.
+const MAX_BYTES: usize = 60_000;
+const TOO_LONG: &str = "\n\n*The rest was cut: the text is too long for GitHub. `ralph status` and the run directory have all of it.*";
+const START: &str = "<!-- ralph-run: ";
+const MIDDLE: &str = " text: ";
+const END: &str = " -->";
+
+/// A text that carries its marker, and fits GitHub's limit.
+pub(super) fn mark(text: &str, run: &RunId) -> String {
+    let room = MAX_BYTES - TOO_LONG.len() - 200;
+    let text = if text.len() > room {
+        format!("{}{TOO_LONG}", whole_lines(text, room))
+    } else {
+        text.trim_end().to_owned()
+    };
+    format!("{text}\n\n{START}{run}{MIDDLE}{}{END}\n", hash(&text))
+}
+
+/// What a text says about its origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MarkedText {
+    /// This run wrote it.
+    Ours,
+    /// This run wrote it, and a person edited it since.
+    Edited,
+    /// It is not of this run.
+    Foreign,
+}
+
+/// Whose text this is. Only the last marker counts: earlier ones may be quoted from the work.
+pub(super) fn origin(body: &str, run: &RunId) -> MarkedText {
+    let body = body.replace("\r\n", "\n");
+    let Some((text, rest)) = body.rsplit_once(START) else {
+        return MarkedText::Foreign;
+    };
+    let Some((found, known)) = rest
+        .trim_end()
+        .strip_suffix(END)
+        .and_then(|rest| rest.split_once(MIDDLE))
+    else {
+        return if rest.starts_with(run.as_str()) {
+            MarkedText::Edited
+        } else {
+            MarkedText::Foreign
+        };
+    };
+    match (found == run.as_str(), known == hash(text)) {
+        (true, true) => MarkedText::Ours,
+        (true, false) => MarkedText::Edited,
+        (false, _) => MarkedText::Foreign,
+    }
+}
+
+fn hash(text: &str) -> String {
+    let text = Digest::sha256(text.trim_end().as_bytes()).hex();
+    text.chars().take(16).collect()
+}
+
+/// The lines that fit. A code fence or a folded part that is cut open is closed.
+fn whole_lines(text: &str, room: usize) -> String {
+    let end = (0..=room)
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0);
+    let end = text[..end].rfind('\n').unwrap_or(end);
+    let text = &text[..end];
+    let fences = text.lines().filter(|line| line.starts_with("```")).count();
+    let closed = text.matches("</details>").count();
+    let open = text.matches("<details>").count().saturating_sub(closed);
+    let mut whole = text.trim_end().to_owned();
+    if fences % 2 == 1 {
+        whole.push_str("\n```");
+    }
+    whole.push_str(&"\n</details>".repeat(open));
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run() -> RunId {
+        RunId::parse("r23456789").unwrap()
+    }
+
+    #[test]
+    fn a_text_is_recognised_until_a_person_edits_it() {
+        let body = mark("# Done\n\nAll of it.\n", &run());
+        assert_eq!(origin(&body, &run()), MarkedText::Ours);
+        assert_eq!(origin(&body.replace('\n', "\r\n"), &run()), MarkedText::Ours);
+        assert_eq!(origin(&body.replace("All", "Most"), &run()), MarkedText::Edited);
+        assert_eq!(origin(&format!("{body}LGTM"), &run()), MarkedText::Edited);
+        assert_eq!(
+            origin(&body, &RunId::parse("r99999999").unwrap()),
+            MarkedText::Foreign
+        );
+        assert_eq!(origin("By hand.", &run()), MarkedText::Foreign);
+    }
+
+    #[test]
+    fn a_quoted_marker_is_only_text() {
+        let quoted = mark("x", &RunId::parse("r99999999").unwrap());
+        assert_eq!(origin(&mark(&quoted, &run()), &run()), MarkedText::Ours);
+    }
+
+    #[test]
+    fn a_long_text_is_cut_at_a_line_and_stays_below_the_limit() {
+        let row = "| ä box | `cargo test` | 0 |\n";
+        let body = mark(&format!("<details>\n```\n{}", row.repeat(5000)), &run());
+        assert!(body.len() <= MAX_BYTES, "{}", body.len());
+        assert_eq!(origin(&body, &run()), MarkedText::Ours);
+        let (rows, _) = body.split_once(TOO_LONG).unwrap();
+        assert!(
+            rows.ends_with("| 0 |\n```\n</details>"),
+            "{}",
+            &rows[rows.len() - 60..]
+        );
+    }
+}

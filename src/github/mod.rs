@@ -1,0 +1,22 @@
+//! GitHub: a thin client for its API, and the forge that pushes a run's branch and owns its pull request.
+//!
+//! Calls that create something are repeated only if they surely had no effect; after a lost answer the object is looked up
+//! first. Tokens are given to git in its environment, bound to one host.
+
+mod address;
+mod ci;
+mod client;
+mod credential;
+mod error;
+mod forge;
+mod marker;
+mod pace;
+mod pulls;
+mod wire;
+
+pub use address::repository_name;
+pub use client::GitHubClient;
+pub use credential::{GitHubApp, GitHubCredential};
+pub use error::GitHubError;
+pub use forge::GitHubForge;
+pub use pace::GitHubPace;

@@ -1,0 +1,104 @@
+//! The pace of calls: GitHub limits what one account writes, and expects pauses.
+//!
+//! GitHub's secondary limits are 80 writes a minute and 500 an hour for an account, one at a time, a second apart.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{Instant, sleep_until};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The limits that a client keeps.
+#[derive(Clone, Debug)]
+pub struct GitHubPace {
+    /// The time between two writes.
+    pub between_writes: Duration,
+    /// The number of writes in an hour.
+    pub writes_per_hour: usize,
+    /// The pause after a secondary limit that names none. It doubles each time.
+    pub secondary_pause: Duration,
+    /// The longest that one call waits for rate limits.
+    pub longest_wait: Duration,
+    /// The first pause before a call that failed is repeated. It doubles each time.
+    pub first_pause: Duration,
+}
+
+impl Default for GitHubPace {
+    fn default() -> Self {
+        Self {
+            between_writes: Duration::from_secs(1),
+            writes_per_hour: 400,
+            secondary_pause: Duration::from_secs(60),
+            longest_wait: Duration::from_secs(15 * 60),
+            first_pause: Duration::from_secs(1),
+        }
+    }
+}
+
+/// When calls may be made. All calls with one credential share it.
+#[derive(Debug, Default)]
+pub(super) struct Throttle {
+    /// The writes of the last hour, oldest first. Locked while a write is made, so there is one at a time.
+    writes: Mutex<VecDeque<Instant>>,
+    /// No call is made before this time.
+    closed_until: Mutex<Option<Instant>>,
+}
+
+impl Throttle {
+    /// Waits until a call may be made.
+    pub(super) async fn wait(&self) {
+        let until = *self.closed_until.lock().await;
+        if let Some(until) = until {
+            sleep_until(until).await;
+        }
+    }
+
+    /// Waits until a write may be made. No other write is made while the guard lives.
+    pub(super) async fn begin_write(&self, pace: &GitHubPace) -> MutexGuard<'_, VecDeque<Instant>> {
+        let mut writes = self.writes.lock().await;
+        if let Some(last) = writes.back() {
+            sleep_until(*last + pace.between_writes).await;
+        }
+        while writes.len() >= pace.writes_per_hour
+            && let Some(oldest) = writes.pop_front()
+        {
+            sleep_until(oldest + HOUR).await;
+        }
+        writes.push_back(Instant::now());
+        writes
+    }
+
+    /// Makes all calls wait for this long.
+    pub(super) async fn close_for(&self, pause: Duration) {
+        let mut closed = self.closed_until.lock().await;
+        let until = Instant::now() + pause;
+        *closed = Some(closed.map_or(until, |known| known.max(until)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_are_a_second_apart_and_at_most_400_in_an_hour() {
+        let (throttle, pace, start) = (Throttle::default(), GitHubPace::default(), Instant::now());
+        for _ in 0..400 {
+            drop(throttle.begin_write(&pace).await);
+        }
+        assert_eq!(start.elapsed(), Duration::from_secs(399));
+        drop(throttle.begin_write(&pace).await);
+        assert_eq!(start.elapsed(), HOUR);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_holds_for_every_call() {
+        let (throttle, start) = (Throttle::default(), Instant::now());
+        throttle.close_for(Duration::from_secs(60)).await;
+        throttle.close_for(Duration::from_secs(5)).await;
+        throttle.wait().await;
+        assert_eq!(start.elapsed(), Duration::from_secs(60));
+    }
+}

@@ -1,0 +1,149 @@
+//! Pull requests on GitHub: found again by branch and marker, created once, changed only where they differ.
+
+use serde_json::{Map, Value, json};
+
+use super::client::GitHubClient;
+use super::error::GitHubError;
+use super::marker::{MarkedText, mark, origin};
+use super::wire::{Pull, PullState};
+use crate::id::RepositoryName;
+use crate::scm::PullRequest;
+use tokio::time::sleep;
+
+/// How often GitHub is asked again for what it may not show yet: a branch that was just pushed, or a new pull request.
+const LOOKS: u32 = 6;
+
+/// The pull requests of one repository.
+pub(super) struct Pulls<'c> {
+    pub(super) client: &'c GitHubClient,
+    pub(super) repository: &'c RepositoryName,
+}
+
+impl Pulls<'_> {
+    fn path(&self, rest: &str) -> String {
+        format!("repos/{}/{rest}", self.repository)
+    }
+
+    /// The pull request of a run's branch: the one with the run's marker first, open ones before closed ones.
+    pub(super) async fn find(&self, request: &PullRequest) -> Result<Option<Pull>, GitHubError> {
+        let owner = self.repository.as_str().split('/').next().unwrap_or_default();
+        // With its owner: forks may have a branch of the same name.
+        let head = query_value(&format!("{owner}:{}", request.branch));
+        let found: Vec<Pull> = self
+            .client
+            .list(&self.path(&format!("pulls?state=all&head={head}")))
+            .await?;
+        let rank = |pull: &Pull| {
+            let is_marked =
+                origin(pull.body.as_deref().unwrap_or_default(), &request.run) != MarkedText::Foreign;
+            match (pull.state, is_marked) {
+                (PullState::Open, true) => 0,
+                (PullState::Open, false) => 1,
+                (PullState::Closed, true) => 2,
+                (PullState::Closed, false) => 3,
+            }
+        };
+        let best = found.into_iter().min_by_key(|pull| (rank(pull), pull.number));
+        // A closed one without the marker belongs to an earlier run.
+        Ok(best.filter(|pull| rank(pull) < 3))
+    }
+
+    /// Creates the pull request. GitHub has one open pull request for a branch and its base, so a second one cannot appear;
+    /// after a lost answer, or when there is one already, it is looked up.
+    pub(super) async fn create(&self, request: &PullRequest) -> Result<Pull, GitHubError> {
+        let mut draft = request.draft;
+        let mut looks = 0;
+        loop {
+            let body = json!({
+                "title": request.title,
+                "body": mark(&request.body, &request.run),
+                "head": request.branch,
+                "base": request.base_branch,
+                "draft": draft,
+            });
+            let error = match self.client.post(&self.path("pulls"), body).await {
+                Ok(created) => return Ok(created),
+                Err(error) => error,
+            };
+            if error.says(422, "draft pull requests are not supported") && draft {
+                draft = false;
+                continue;
+            }
+            let exists = error.says(422, "already exists");
+            let is_lagging = error.says(422, "head invalid") || error.says(422, "head sha");
+            looks += 1;
+            if looks > LOOKS || !(exists || is_lagging || error.is_ambiguous()) {
+                return Err(error);
+            }
+            sleep(self.client.pace().first_pause.saturating_mul(1 << looks.min(4))).await;
+            if let Some(found) = self.find(request).await? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Sets what differs. A text that a person edited stays. Returns whether the text was left alone.
+    pub(super) async fn update(&self, pull: Pull, request: &PullRequest) -> Result<UpdatedPull, GitHubError> {
+        let wanted = mark(&request.body, &request.run);
+        let present = pull.body.clone().unwrap_or_default().replace("\r\n", "\n");
+        let kept_text = origin(&present, &request.run) != MarkedText::Ours;
+        let mut changes = Map::new();
+        let mut set = |name: &str, value: &str| changes.insert(name.to_owned(), Value::from(value));
+        if !kept_text && present.trim_end() != wanted.trim_end() {
+            set("body", &wanted);
+        }
+        if !kept_text && pull.title != request.title {
+            set("title", &request.title);
+        }
+        if pull.base.name != request.base_branch {
+            set("base", &request.base_branch);
+        }
+        let pull = if changes.is_empty() {
+            pull
+        } else {
+            let path = self.path(&format!("pulls/{}", pull.number));
+            self.client.patch(&path, Value::Object(changes)).await?
+        };
+        Ok(UpdatedPull { pull, kept_text })
+    }
+
+    /// Adds the labels that are missing. Labels of people stay.
+    pub(super) async fn add_labels(&self, pull: &Pull, labels: &[String]) -> Result<(), GitHubError> {
+        let has = |label: &String| {
+            pull.labels
+                .iter()
+                .any(|known| known.name.eq_ignore_ascii_case(label))
+        };
+        let missing: Vec<&String> = labels.iter().filter(|label| !has(label)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let path = self.path(&format!("issues/{}/labels", pull.number));
+        self.client
+            .add::<Value>(&path, json!({ "labels": missing }))
+            .await
+            .map(drop)
+    }
+}
+
+/// A pull request after an update.
+pub(super) struct UpdatedPull {
+    pub(super) pull: Pull,
+    /// Whether its title and text were left as a person wrote them.
+    pub(super) kept_text: bool,
+}
+
+/// A value of a URL's query, percent-encoded.
+pub(super) fn query_value(text: &str) -> String {
+    use std::fmt::Write;
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            // Writing to a string cannot fail.
+            _ => drop(write!(encoded, "%{byte:02X}")),
+        }
+        encoded
+    })
+}

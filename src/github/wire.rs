@@ -1,0 +1,57 @@
+//! The parts of GitHub's objects that ralph reads.
+
+use serde::Deserialize;
+
+/// A repository.
+#[derive(Debug, Deserialize)]
+pub(super) struct RepositoryInfo {
+    /// Its present name, also when it was asked for by an old one.
+    pub(super) full_name: String,
+    pub(super) html_url: String,
+    #[serde(default)]
+    pub(super) archived: bool,
+}
+
+/// A pull request.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Pull {
+    pub(super) number: u64,
+    pub(super) node_id: String,
+    pub(super) html_url: String,
+    pub(super) state: PullState,
+    pub(super) title: String,
+    #[serde(default)]
+    pub(super) body: Option<String>,
+    #[serde(default)]
+    pub(super) draft: bool,
+    #[serde(default)]
+    pub(super) merged_at: Option<String>,
+    #[serde(default)]
+    pub(super) labels: Vec<LabelName>,
+    pub(super) base: PullBranch,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PullState {
+    Open,
+    Closed,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct PullBranch {
+    #[serde(rename = "ref")]
+    pub(super) name: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct LabelName {
+    pub(super) name: String,
+}
+
+/// A rule of a ruleset or a protected branch.
+#[derive(Debug, Deserialize)]
+pub(super) struct BranchRule {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+}

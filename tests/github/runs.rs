@@ -1,0 +1,291 @@
+//! Whole runs with the real program: from the task to the pull request, with a token and with an App, and through kills.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::need;
+use crate::support::fake_github::{AppKey, FakeGitHub, Role};
+use crate::support::ralph::{
+    Ended, Live, Place, TASK, commit, doing, ending, eventually, finish, script, whole_task, write,
+};
+
+use crate::desk::{PERMISSIONS, REPO, TOKEN};
+
+pub struct Site {
+    pub github: FakeGitHub,
+    pub place: Place,
+    pub credential: Vec<(&'static str, String)>,
+}
+
+impl Site {
+    /// A project whose remote `origin` is on the fake, and a configuration with the forge `github`.
+    pub fn new(github: FakeGitHub) -> Self {
+        github.add_repo(REPO);
+        github.add_collaborator(REPO, "ralph-bot", Role::Write);
+        github.add_pat(TOKEN, "ralph-bot", &PERMISSIONS);
+        let place = Place::new();
+        let dir = github.git(REPO, &["rev-parse", "--absolute-git-dir"]);
+        place.git(&["push", "--quiet", "--force", dir.trim(), "main"]);
+        place.git(&["remote", "add", "origin", &github.git_url(REPO)]);
+        let site = Self {
+            github,
+            place,
+            credential: vec![("GITHUB_PAT", TOKEN.to_owned())],
+        };
+        site.configure("");
+        site
+    }
+
+    /// Adds settings to those of the forge.
+    pub fn configure(&self, more: &str) {
+        let url = self.github.url();
+        let text = format!(
+            "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"local\"\n[sandbox.network]\npolicy = \"allow-all\"\n\
+             [forge]\ntype = \"github\"\n[forge.github]\nurl = \"{url}\"\napi_url = \"{url}\"\n{more}"
+        );
+        self.place.write("ralph.toml", &text);
+    }
+
+    pub fn set_task(&self, more: &str) {
+        let text = TASK.replace("max_iterations: 6\n", &format!("max_iterations: 6\n{more}"));
+        self.place.write("ralph_task.md", &text);
+    }
+
+    fn with_credential(&self, mut command: Command) -> Command {
+        command.envs(
+            self.credential
+                .iter()
+                .map(|(name, value)| (*name, value.as_str())),
+        );
+        command
+    }
+
+    /// `ralph run` with a scripted model.
+    pub fn scripted(&self, script: &serde_json::Value) -> Command {
+        self.with_credential(self.place.scripted(script, &[]))
+    }
+
+    pub fn run(&self, script: &serde_json::Value) -> Ended {
+        finish(&mut self.scripted(script))
+    }
+
+    pub fn ralph(&self, args: &[&str]) -> Ended {
+        finish(&mut self.with_credential(self.place.ralph(args)))
+    }
+
+    pub fn use_app(&mut self) -> AppKey {
+        let app = self.github.add_app("ralph-app", &PERMISSIONS, &[REPO]);
+        self.credential = vec![
+            ("GITHUB_APP_ID", app.id.to_string()),
+            ("GITHUB_APP_INSTALLATION_ID", app.installation.to_string()),
+            ("GITHUB_APP_PRIVATE_KEY_PEM", app.private_key.clone()),
+        ];
+        app
+    }
+
+    /// No secret is in a file of the run, the project or ralph's directories.
+    pub fn expect_no_secret(&self, secrets: &[&str]) {
+        for secret in secrets {
+            let found = Command::new("grep")
+                .args(["-r", "-l", "-F", "-e", secret])
+                .arg(self.place.path())
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8(found.stdout).unwrap(), "", "{secret}");
+        }
+        assert_eq!(self.github.forbid_canary("CANARY"), Vec::<String>::new());
+        assert_eq!(self.github.violations(), Vec::<String>::new());
+    }
+
+    /// One pull request with one marker, whose commit has the work.
+    pub fn expect_one_pull(&self) {
+        let pulls = self.github.pulls(REPO);
+        assert_eq!(pulls.len(), 1, "{pulls:#?}");
+        assert_eq!(
+            pulls[0].body.matches("<!-- ralph-run: ").count(),
+            1,
+            "{}",
+            pulls[0].body
+        );
+        assert_eq!(
+            self.github
+                .git(REPO, &["show", &format!("{}:b.txt", pulls[0].head_sha)])
+                .trim(),
+            "hello"
+        );
+    }
+}
+
+#[test]
+fn a_run_with_a_token_ends_in_a_pull_request() {
+    let site = Site::new(need!(FakeGitHub::start_validated()));
+    site.set_task("pr:\n  labels: [ralph]\n");
+    let ended = site.run(&script([whole_task()]));
+    ended.expect(0, &["done: ", "/acme/widget/pull/1"]);
+    site.expect_one_pull();
+    let pull = site.github.pulls(REPO).remove(0);
+    assert_eq!(pull.title, "t1: Say hello");
+    assert_eq!(pull.head, "ralph/t1/say-hello");
+    assert!(!pull.draft);
+    assert_eq!(pull.labels, ["ralph"]);
+    assert!(
+        pull.body.contains("M1.1") && pull.body.contains("grep -q hello a.txt"),
+        "{}",
+        pull.body
+    );
+    let status = site.place.status();
+    assert!(
+        status["pull_request"].as_str().unwrap().ends_with("/pull/1"),
+        "{status}"
+    );
+    site.expect_no_secret(&["CANARY"]);
+}
+
+#[test]
+fn a_run_with_an_app_ends_in_a_pull_request() {
+    let mut site = Site::new(need!(FakeGitHub::start_validated()));
+    let app = site.use_app();
+    site.run(&script([whole_task()]))
+        .expect(0, &["/acme/widget/pull/1"]);
+    site.expect_one_pull();
+    assert_eq!(site.github.pulls(REPO)[0].user, "ralph-app[bot]");
+    let line = app.private_key.lines().nth(2).unwrap();
+    site.expect_no_secret(&["CANARY", line]);
+}
+
+/// A private repository that is named by its address: fetched and pushed with the token.
+#[test]
+fn a_private_repository_by_its_address_needs_no_checkout() {
+    let site = Site::new(FakeGitHub::start());
+    site.set_task(&format!(
+        "repo_url: {}\nbase_branch: main\n",
+        site.github.git_url(REPO)
+    ));
+    site.run(&script([whole_task()]))
+        .expect(0, &["/acme/widget/pull/1"]);
+    site.expect_one_pull();
+    site.expect_no_secret(&["CANARY"]);
+}
+
+#[test]
+fn a_pull_request_is_opened_early_as_a_draft_and_ready_in_the_end() {
+    let site = Site::new(FakeGitHub::start());
+    site.set_task("pr:\n  when: first-push\n");
+    let first = doing([
+        write("a.txt", "hello\n"),
+        commit("Half of it"),
+        json!({"type": "run", "command": "true"}),
+    ]);
+    let pause = doing([json!({"type": "pause", "reason": "look"})]);
+    site.run(&script([first, pause, whole_task()]))
+        .expect(3, &["paused"]);
+    let pull = site.github.pulls(REPO).remove(0);
+    assert!(pull.draft && pull.open);
+    site.ralph(&["resume"]).expect(0, &["done: "]);
+    site.expect_one_pull();
+    assert!(!site.github.pulls(REPO)[0].draft);
+}
+
+#[test]
+fn a_commit_of_a_person_pauses_the_run() {
+    let site = Site::new(FakeGitHub::start());
+    let theirs = site
+        .github
+        .push_as("ada", REPO, "ralph/t1/say-hello", "ada.txt", "mine\n");
+    let ended = site.run(&script([whole_task()]));
+    ended.expect(3, &["paused: ", "was moved by another process"]);
+    assert_eq!(site.github.refs(REPO)["refs/heads/ralph/t1/say-hello"], theirs);
+    assert_eq!(site.github.pulls(REPO).len(), 0);
+}
+
+#[test]
+fn what_is_missing_is_said_before_anything_runs() {
+    let mut site = Site::new(FakeGitHub::start());
+    site.credential = Vec::new();
+    site.run(&script([whole_task()])).expect_refused(&[
+        "the forge `github` has no credential",
+        "GITHUB_PAT",
+        "gh auth login",
+    ]);
+    site.credential = vec![("GITHUB_APP_ID", "7".to_owned())];
+    site.run(&script([whole_task()]))
+        .expect_refused(&["lacks GITHUB_APP_INSTALLATION_ID and GITHUB_APP_PRIVATE_KEY_PEM"]);
+    site.credential = vec![("GITHUB_PAT", TOKEN.to_owned())];
+    site.place
+        .git(&["remote", "set-url", "origin", "https://example.org/x/y"]);
+    site.run(&script([whole_task()]))
+        .expect_refused(&["the remote `origin` names no repository", "[forge.github]"]);
+    assert_eq!(site.place.runs().len(), 0);
+    site.place
+        .git(&["remote", "set-url", "origin", &site.github.git_url(REPO)]);
+    site.github
+        .add_pat(TOKEN, "ralph-bot", &["contents:write", "pull_requests:read"]);
+    let ended = site.run(&script([whole_task()]));
+    ended.expect(1, &["not ready to begin: pull request", "`pull_requests: write`"]);
+    assert!(!ended.stderr.contains("iteration 1"), "{ended:?}");
+}
+
+#[test]
+fn the_token_of_gh_is_used() {
+    let mut site = Site::new(FakeGitHub::start());
+    site.credential = Vec::new();
+    let bin = site.place.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let gh = bin.join("gh");
+    let text = format!("#!/bin/sh\n[ \"$1 $2 $3\" = 'auth token --hostname' ] && echo {TOKEN}\n");
+    std::fs::write(&gh, text).unwrap();
+    std::fs::set_permissions(&gh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = site.scripted(&script([whole_task()]));
+    let path = std::env::var("PATH").unwrap();
+    finish(command.env("PATH", format!("{}:{path}", bin.display()))).expect(0, &["/pull/1"]);
+    site.expect_one_pull();
+    std::fs::remove_file(gh).unwrap();
+    site.expect_no_secret(&["CANARY"]);
+}
+
+/// How often ralph is killed, unless `RALPH_GITHUB_KILLS` says otherwise.
+const KILLS: usize = 200;
+
+/// Kills at random requests: whatever dies in between, there is one pull request with one marker in the end.
+#[test]
+fn kills_leave_one_pull_request() {
+    let wanted = std::env::var("RALPH_GITHUB_KILLS").map_or(KILLS, |text| text.parse().unwrap());
+    let mut kills = 0;
+    while kills < wanted {
+        let site = Site::new(FakeGitHub::start());
+        site.set_task("pr:\n  when: first-push\n  labels: [ralph]\n");
+        let half = doing([write("a.txt", "hello\n"), commit("Half of it")]);
+        let rest = ending([write("b.txt", "hello\n"), commit("The rest")]);
+        kills += site.run_through_kills(&script([half, rest]), 4);
+        site.expect_one_pull();
+        assert_eq!(site.github.labels(REPO, 1), ["ralph"]);
+    }
+}
+
+impl Site {
+    /// Runs a script to its end, with at most so many kills, each at a random request. Returns how many there were.
+    fn run_through_kills(&self, script: &serde_json::Value, most: usize) -> usize {
+        let mut running = Live::start(&mut self.scripted(script));
+        for kills in 0..most {
+            let wanted = self.github.requests().len() + fastrand::usize(0..14);
+            eventually("a request or the end", || {
+                self.github.requests().len() >= wanted || !running.is_running()
+            });
+            if !running.is_running() {
+                running.wait().expect(0, &["done: "]);
+                return kills;
+            }
+            running.signal("KILL");
+            drop(running);
+            let mut again = if self.place.runs().is_empty() {
+                self.scripted(script)
+            } else {
+                self.with_credential(self.place.ralph(&["resume"]))
+            };
+            running = Live::start(&mut again);
+        }
+        running.wait().expect(0, &["done: "]);
+        most
+    }
+}
