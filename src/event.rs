@@ -81,7 +81,7 @@ pub enum EventKind {
         /// The cost in dollars, if known.
         cost_usd: Option<f64>,
     },
-    /// An action of the agent starts. An agent program reports only that it acted.
+    /// An action of the agent starts. Some agent programs report only that they acted.
     ActionStarted {
         /// A short description.
         what: String,
@@ -90,7 +90,7 @@ pub enum EventKind {
     Action {
         /// A short description.
         what: String,
-        /// How long it took, in seconds; `None` for an action that an agent program reports.
+        /// How long it took, in seconds; `None` if an agent program does not report its start and its end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seconds: Option<f64>,
         /// Why it failed; `None` if it succeeded.

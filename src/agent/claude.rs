@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::exec::Command;
 use crate::model::{ANTHROPIC, AuthMethod};
 use crate::usage::{Tokens, Usd};
 
-use super::transcript::{TokenCounts, events, tool_call, transcript_line};
+use super::transcript::{ReportedAction, TokenCounts, events, tool_call, transcript_line};
 use super::{
     AgentBrief, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ModelFailure, ProgramAgent,
     TranscriptEnd, TranscriptSummary,
@@ -155,16 +156,24 @@ impl AgentProgram for Claude {
         summary
     }
 
-    fn reported_actions(&self, line: &str) -> Option<Vec<String>> {
+    fn reported_actions(&self, line: &str) -> Option<Vec<ReportedAction>> {
         let event = transcript_line(line)?;
-        let content = event["message"]["content"].as_array();
-        let calls = content.into_iter().flatten();
-        let calls = calls.filter(|part| event["type"] == "assistant" && part["type"] == "tool_use");
-        Some(
-            calls
-                .map(|call| tool_call(&call["name"], &call["input"]))
-                .collect(),
-        )
+        let parts = event["message"]["content"].as_array().into_iter().flatten();
+        let action = |part: &Value| match (event["type"].as_str(), part["type"].as_str()) {
+            (Some("assistant"), Some("tool_use")) => {
+                let what = tool_call(&part["name"], &part["input"]);
+                Some(ReportedAction::started(&part["id"], what))
+            }
+            (Some("user"), Some("tool_result")) => {
+                // A text, or a list of parts.
+                let text = [&part["content"], &part["content"][0]["text"]];
+                let reason = || text.into_iter().find_map(Value::as_str).unwrap_or("failed");
+                let failed = (part["is_error"] == true).then(|| reason().to_owned());
+                ReportedAction::ended(&part["tool_use_id"], failed)
+            }
+            _ => None,
+        };
+        Some(parts.filter_map(action).collect())
     }
 }
 

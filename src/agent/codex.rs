@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::exec::Command;
 use crate::model::{AuthMethod, OPENAI};
 
-use super::transcript::{TokenCounts, events, tool_call, transcript_line};
+use super::transcript::{ReportedAction, TokenCounts, events, tool_call, transcript_line};
 use super::{
     AgentBrief, AgentFile, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ModelFailure,
     ProgramAgent, TranscriptEnd, TranscriptSummary,
@@ -195,12 +195,23 @@ impl AgentProgram for Codex {
         summary
     }
 
-    fn reported_actions(&self, line: &str) -> Option<Vec<String>> {
+    fn reported_actions(&self, line: &str) -> Option<Vec<ReportedAction>> {
         let event = transcript_line(line)?;
         let item = &event["item"];
-        // A command is shown when it starts. What the other items are about is known at their end.
-        let action = match (event["type"].as_str(), item["type"].as_str()) {
-            (Some("item.started"), Some("command_execution")) => tool_call(&"run".into(), item),
+        // What items other than commands are about is known at their end.
+        let what = match (event["type"].as_str(), item["type"].as_str()) {
+            (Some("item.started"), Some("command_execution")) => {
+                let what = tool_call(&"run".into(), item);
+                return Some(vec![ReportedAction::started(&item["id"], what)]);
+            }
+            (Some("item.completed"), Some("command_execution")) => {
+                let failed = match item["exit_code"].as_i64() {
+                    Some(0) => None,
+                    Some(code) => Some(format!("exit {code}")),
+                    None => Some("no exit code".to_owned()),
+                };
+                return Some(ReportedAction::ended(&item["id"], failed).into_iter().collect());
+            }
             (Some("item.completed"), Some("file_change")) => {
                 let changes = item["changes"].as_array().into_iter().flatten();
                 let paths: Vec<&str> = changes.filter_map(|change| change["path"].as_str()).collect();
@@ -210,7 +221,7 @@ impl AgentProgram for Codex {
             (Some("item.completed"), Some("web_search")) => tool_call(&"web search".into(), item),
             _ => return Some(Vec::new()),
         };
-        Some(vec![action])
+        Some(vec![ReportedAction::Performed { what }])
     }
 }
 

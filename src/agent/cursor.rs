@@ -9,7 +9,7 @@ use crate::exec::Command;
 use crate::model::{AuthMethod, CURSOR};
 use crate::usage::Tokens;
 
-use super::transcript::{TokenCounts, events, tool_call, transcript_line};
+use super::transcript::{ReportedAction, TokenCounts, events, tool_call, transcript_line};
 use super::{
     AgentBrief, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ProgramAgent, TranscriptEnd,
     TranscriptSummary,
@@ -93,12 +93,14 @@ impl AgentProgram for Cursor {
         summary
     }
 
-    fn reported_actions(&self, line: &str) -> Option<Vec<String>> {
+    fn reported_actions(&self, line: &str) -> Option<Vec<ReportedAction>> {
         let event = transcript_line(line)?;
         let started = event["type"] == "tool_call" && event["subtype"] == "started";
         // An object with the name of the tool as its only key.
         let calls = event["tool_call"].as_object().filter(|_| started);
-        let call = |(name, call): (&String, &Value)| tool_call(&name.as_str().into(), &call["args"]);
+        let call = |(name, call): (&String, &Value)| ReportedAction::Performed {
+            what: tool_call(&name.as_str().into(), &call["args"]),
+        };
         Some(calls.into_iter().flatten().map(call).collect())
     }
 }

@@ -9,7 +9,7 @@ use crate::exec::Command;
 use crate::model::{AuthMethod, GOOGLE};
 use crate::usage::Tokens;
 
-use super::transcript::{events, tool_call, transcript_line};
+use super::transcript::{ReportedAction, events, tool_call, transcript_line};
 use super::{
     AgentBrief, AgentFile, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ModelFailure,
     ProgramAgent, ReportedUsage, TranscriptEnd, TranscriptSummary,
@@ -107,11 +107,22 @@ impl AgentProgram for Gemini {
         summary
     }
 
-    fn reported_actions(&self, line: &str) -> Option<Vec<String>> {
+    fn reported_actions(&self, line: &str) -> Option<Vec<ReportedAction>> {
         let event = transcript_line(line)?;
-        let call =
-            (event["type"] == "tool_use").then(|| tool_call(&event["tool_name"], &event["parameters"]));
-        Some(call.into_iter().collect())
+        let action = match event["type"].as_str() {
+            Some("tool_use") => {
+                let what = tool_call(&event["tool_name"], &event["parameters"]);
+                Some(ReportedAction::started(&event["tool_id"], what))
+            }
+            Some("tool_result") => {
+                let texts = [&event["error"]["message"], &event["output"]];
+                let reason = || texts.into_iter().find_map(Value::as_str).unwrap_or("failed");
+                let failed = (event["status"] == "error").then(|| reason().to_owned());
+                ReportedAction::ended(&event["tool_id"], failed)
+            }
+            _ => None,
+        };
+        Some(action.into_iter().collect())
     }
 }
 

@@ -85,7 +85,7 @@ pub use program::{AgentProgram, ProgramAgent};
 pub use record::{
     AgentImage, AgentOptions, AgentOptionsError, AgentRecord, KeyVariable, KnownAgent, UnknownAgent,
 };
-pub use transcript::{ReportedUsage, TranscriptEnd, TranscriptSummary};
+pub use transcript::{ReportedAction, ReportedUsage, TranscriptEnd, TranscriptSummary};
 
 /// Every agent that a configuration can name.
 pub static AGENTS: &[KnownAgent] = &[
@@ -140,9 +140,8 @@ pub trait AgentSession: Send {
         None
     }
 
-    /// The actions that a line on standard output reports, each as a short text for people. `None` for a line that does not
-    /// belong to a transcript.
-    fn reported_actions(&self, _line: &str) -> Option<Vec<String>> {
+    /// The actions that a line on standard output reports. `None` for a line that does not belong to a transcript.
+    fn reported_actions(&self, _line: &str) -> Option<Vec<ReportedAction>> {
         None
     }
 }

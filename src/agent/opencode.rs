@@ -9,7 +9,7 @@ use crate::exec::Command;
 use crate::model::{AuthMethod, OPENAI};
 use crate::usage::Tokens;
 
-use super::transcript::{events, tool_call, transcript_line};
+use super::transcript::{ReportedAction, events, tool_call, transcript_line};
 use super::{
     AgentBrief, AgentFile, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ProgramAgent,
     TranscriptEnd, TranscriptSummary,
@@ -153,10 +153,12 @@ impl AgentProgram for OpenCode {
         summary
     }
 
-    fn reported_actions(&self, line: &str) -> Option<Vec<String>> {
+    fn reported_actions(&self, line: &str) -> Option<Vec<ReportedAction>> {
         let event = transcript_line(line)?;
         let part = &event["part"];
-        let call = (event["type"] == "tool_use").then(|| tool_call(&part["tool"], &part["state"]["input"]));
+        let call = (event["type"] == "tool_use").then(|| ReportedAction::Performed {
+            what: tool_call(&part["tool"], &part["state"]["input"]),
+        });
         Some(call.into_iter().collect())
     }
 }

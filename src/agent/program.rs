@@ -6,7 +6,7 @@ use crate::exec::Command;
 use crate::model::Profile;
 
 use super::program_session::ProgramSession;
-use super::{Agent, AgentBrief, AgentFile, AgentSession, ModelAccess, TranscriptSummary};
+use super::{Agent, AgentBrief, AgentFile, AgentSession, ModelAccess, ReportedAction, TranscriptSummary};
 
 /// One agent program: its command line, its files and its transcript format.
 pub trait AgentProgram: Send + Sync {
@@ -40,9 +40,9 @@ pub trait AgentProgram: Send + Sync {
     /// Summarizes what the program printed so far. The text may be cut off anywhere.
     fn parse_transcript(&self, printed: &str) -> TranscriptSummary;
 
-    /// The actions that a line of the transcript reports, each as a short text for people. `None` for a line that does not
-    /// belong to the transcript, and by default.
-    fn reported_actions(&self, _line: &str) -> Option<Vec<String>> {
+    /// The actions that a line of the transcript reports. `None` for a line that does not belong to the transcript, and by
+    /// default.
+    fn reported_actions(&self, _line: &str) -> Option<Vec<ReportedAction>> {
         None
     }
 }

@@ -3,7 +3,10 @@
 use crate::exec::{CapturedOutput, Exit, ExitStatus};
 
 use super::transcript::KEPT_OUTPUT;
-use super::{AgentBrief, AgentOutcome, AgentSession, AgentStep, ProgramAgent, ReportedUsage, StepResult};
+use super::{
+    AgentBrief, AgentOutcome, AgentSession, AgentStep, ProgramAgent, ReportedAction, ReportedUsage,
+    StepResult,
+};
 
 /// A session of an agent program.
 pub(super) struct ProgramSession {
@@ -87,7 +90,7 @@ impl AgentSession for ProgramSession {
         Some(self.agent.program.parse_transcript(&printed.text()).usage)
     }
 
-    fn reported_actions(&self, line: &str) -> Option<Vec<String>> {
+    fn reported_actions(&self, line: &str) -> Option<Vec<ReportedAction>> {
         self.agent.program.reported_actions(line)
     }
 }

@@ -57,6 +57,49 @@ pub(super) fn tool_call(name: &Value, arguments: &Value) -> String {
     }
 }
 
+/// An action in the transcript of an agent program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReportedAction {
+    /// It starts. Its end has the same id.
+    Started {
+        /// Its id, unique in the transcript.
+        id: String,
+        /// A short text for people.
+        what: String,
+    },
+    /// It ended.
+    Ended {
+        /// The id that it started with.
+        id: String,
+        /// Why it failed; `None` if it succeeded.
+        failed: Option<String>,
+    },
+    /// It was performed. The program reports no start, or no end.
+    Performed {
+        /// A short text for people.
+        what: String,
+    },
+}
+
+impl ReportedAction {
+    /// The start of an action with this id. Without an id its end would not be found.
+    pub(super) fn started(id: &Value, what: String) -> Self {
+        match id.as_str() {
+            Some(id) => Self::Started {
+                id: id.to_owned(),
+                what,
+            },
+            None => Self::Performed { what },
+        }
+    }
+
+    /// The end of the action with this id.
+    pub(super) fn ended(id: &Value, failed: Option<String>) -> Option<Self> {
+        let id = id.as_str()?.to_owned();
+        Some(Self::Ended { id, failed })
+    }
+}
+
 /// What a transcript says about a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TranscriptSummary {

@@ -224,6 +224,7 @@ impl SessionHost for AgentRunner<'_, '_> {
         output.session = Some(attempt.session.as_mut());
         output.log = Some(&mut attempt.actions);
         let exit = sandbox.exec(&command, &mut output).await?;
+        drop(output);
         let seconds = exit.duration.as_secs_f64();
         let ran = format!("command: {}: {}, {seconds:.1} s", command.program, exit.status);
         attempt.actions.activity.push(ran);

@@ -1,9 +1,11 @@
 //! Events with their time, run and iteration, and without secrets.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
-use crate::agent::AgentSession;
+use crate::agent::{AgentSession, ReportedAction};
 use crate::clock::Clock;
 use crate::event::{Event, EventKind, EventSink, RunEnd};
 use crate::exec::{CapturedOutput, OutputLine, OutputSink, OutputStream};
@@ -87,6 +89,7 @@ impl Reporter {
             line: String::new(),
             log: None,
             actions: 0,
+            open: BTreeMap::new(),
         }
     }
 }
@@ -130,11 +133,19 @@ pub(super) struct LineReporter<'a> {
     pub(super) log: Option<&'a mut ActionsLog>,
     /// The number of actions that were reported.
     actions: u32,
+    /// The actions that started and did not end yet, by their ids in the transcript.
+    open: BTreeMap<String, OpenAction>,
+}
+
+/// An action that started.
+struct OpenAction {
+    what: String,
+    started: Instant,
 }
 
 impl LineReporter<'_> {
     /// The actions that a line or the last piece of it reports. `None` if it does not belong to a transcript.
-    fn actions_in(&mut self, line: &OutputLine) -> Option<Vec<String>> {
+    fn actions_in(&mut self, line: &OutputLine) -> Option<Vec<ReportedAction>> {
         let session = self.session.as_ref()?;
         if line.stream != OutputStream::Stdout {
             return None;
@@ -150,25 +161,73 @@ impl LineReporter<'_> {
         actions
     }
 
-    fn report_action(&mut self, what: &str) {
+    fn report(&mut self, action: ReportedAction) {
+        match action {
+            ReportedAction::Started { id, what } => {
+                if let Some(what) = self.count(&what) {
+                    self.reporter
+                        .emit(EventKind::ActionStarted { what: what.clone() });
+                    let started = Instant::now();
+                    self.open.insert(id, OpenAction { what, started });
+                }
+            }
+            ReportedAction::Ended { id, failed } => {
+                if let Some(action) = self.open.remove(&id) {
+                    let failed = failed.map(|reason| self.shortened(&reason));
+                    self.end(action, failed);
+                }
+            }
+            ReportedAction::Performed { what } => {
+                if let Some(what) = self.count(&what) {
+                    self.log_activity(format!("action: {what}"));
+                    self.reporter.emit(EventKind::Action {
+                        what,
+                        seconds: None,
+                        failed: None,
+                    });
+                }
+            }
+        }
+    }
+
+    /// The text of another action; `None` if there were too many.
+    fn count(&mut self, what: &str) -> Option<String> {
         if self.actions >= MAX_ACTIONS {
-            return;
+            return None;
         }
         self.actions += 1;
-        let what = one_line(&self.reporter.redactor.redact(what));
-        let mut shown: String = what.chars().take(ACTION_CHARS).collect();
-        if shown.len() < what.len() {
-            shown.push('…');
-        }
         if let Some(log) = &mut self.log {
             log.reported += 1;
-            log.activity.push(format!("action: {shown}"));
         }
+        Some(self.shortened(what))
+    }
+
+    /// Reports the end of an action. The transcript has no times, so that of its lines counts.
+    fn end(&mut self, OpenAction { what, started }: OpenAction, failed: Option<String>) {
+        let seconds = (started.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
+        let end = failed.as_deref().unwrap_or("ok");
+        self.log_activity(format!("action: {what}: {end}, {seconds} s"));
         self.reporter.emit(EventKind::Action {
-            what: shown,
-            seconds: None,
-            failed: None,
+            what,
+            seconds: Some(seconds),
+            failed,
         });
+    }
+
+    fn log_activity(&mut self, line: String) {
+        if let Some(log) = &mut self.log {
+            log.activity.push(line);
+        }
+    }
+
+    /// A text on one line, without secrets.
+    fn shortened(&self, text: &str) -> String {
+        let text = one_line(&self.reporter.redactor.redact(text));
+        let mut shown: String = text.chars().take(ACTION_CHARS).collect();
+        if shown.len() < text.len() {
+            shown.push('…');
+        }
+        shown
     }
 
     fn show(&mut self, line: &OutputLine, is_transcript: bool) {
@@ -191,12 +250,21 @@ impl LineReporter<'_> {
     }
 }
 
+/// Ends the actions whose end the program did not report, for example because it was interrupted.
+impl Drop for LineReporter<'_> {
+    fn drop(&mut self) {
+        for action in std::mem::take(&mut self.open).into_values() {
+            self.end(action, Some("its end was not reported".to_owned()));
+        }
+    }
+}
+
 impl OutputSink for LineReporter<'_> {
     fn line(&mut self, line: OutputLine) {
         let actions = self.actions_in(&line);
         self.show(&line, actions.is_some());
         for action in actions.into_iter().flatten() {
-            self.report_action(&action);
+            self.report(action);
         }
     }
 
@@ -207,7 +275,8 @@ impl OutputSink for LineReporter<'_> {
     }
 
     fn wants_lines(&self) -> bool {
-        self.shown < MAX_LINES || (self.session.is_some() && self.actions < MAX_ACTIONS)
+        let awaits_actions = self.actions < MAX_ACTIONS || !self.open.is_empty();
+        self.shown < MAX_LINES || (self.session.is_some() && awaits_actions)
     }
 }
 
@@ -238,16 +307,13 @@ mod tests {
                 text: String::from_utf8(piece.to_vec()).unwrap(),
             });
         }
+        drop(lines);
         run.events()
     }
 
     fn actions(events: &[EventKind]) -> Vec<&str> {
         let actions = events.iter().filter_map(|event| match event {
-            EventKind::Action {
-                what,
-                seconds: None,
-                failed: None,
-            } => Some(what.as_str()),
+            EventKind::Action { what, .. } => Some(what.as_str()),
             _ => None,
         });
         actions.collect()
@@ -273,6 +339,39 @@ mod tests {
             [&EventKind::Output {
                 text: "plain text".to_owned()
             }]
+        );
+    }
+
+    #[tokio::test]
+    async fn an_action_of_an_agent_program_starts_and_takes_time() {
+        let call = serde_json::json!({"type": "assistant", "message": {"id": "m", "content":
+            [{"type": "tool_use", "id": "t1", "name": "Read", "input": {}}, {"type": "tool_use", "id": "t2", "name": "Bash", "input": {}}]}});
+        let result = serde_json::json!({"type": "user", "message": {"content":
+            [{"type": "tool_result", "tool_use_id": "t1", "is_error": true, "content": format!("no\n{SECRET}")}]}});
+        let events = events_of(&format!("{call}\n{result}\n{result}")).await;
+        let of_actions: Vec<String> = events
+            .iter()
+            .filter_map(|event| match event {
+                EventKind::ActionStarted { what } => Some(format!("> {what}")),
+                EventKind::Action {
+                    what,
+                    seconds,
+                    failed,
+                } => {
+                    assert!(seconds.is_some_and(|seconds| (0.0..60.0).contains(&seconds)));
+                    Some(format!("{what}: {failed:?}"))
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(
+            of_actions,
+            [
+                "> Read",
+                "> Bash",
+                "Read: Some(\"no [redacted]\")",
+                "Bash: Some(\"its end was not reported\")"
+            ]
         );
     }
 

@@ -5,7 +5,8 @@ use rstest::rstest;
 
 use super::*;
 use crate::agent::{
-    AgentProgram, Gemini, ModelFailure, OpenCode, ReportedUsage, TranscriptEnd, TranscriptSummary,
+    AgentProgram, Gemini, ModelFailure, OpenCode, ReportedAction, ReportedUsage, TranscriptEnd,
+    TranscriptSummary,
 };
 use crate::exec::CapturedOutput;
 use crate::usage::Tokens;
@@ -170,10 +171,21 @@ fn the_actions_of_a_recorded_session_are_read(
     #[case] expected: &str,
 ) {
     let lines = printed.lines().map(|line| program.reported_actions(line));
-    let actions: Vec<String> = lines
+    let actions: Vec<ReportedAction> = lines
         .flat_map(|actions| actions.expect("a line of the transcript"))
         .collect();
-    assert_eq!(actions.join("\n"), expected);
+    match &actions[..] {
+        [
+            ReportedAction::Started { id, what },
+            ReportedAction::Ended { id: ended, failed },
+        ] => {
+            assert_eq!((what.as_str(), id, failed), (expected, ended, &None));
+        }
+        [ReportedAction::Performed { what }] => {
+            assert_eq!((what.as_str(), program.name()), (expected, "opencode"));
+        }
+        none => assert_eq!((none.len(), expected), (0, "")),
+    }
     assert_eq!(program.reported_actions("a warning"), None);
     let cut = &printed[..printed.find('\n').unwrap() - 1];
     assert_eq!(program.reported_actions(cut), Some(Vec::new()));
@@ -206,7 +218,47 @@ fn an_action_is_its_tool_and_the_most_telling_argument(
     #[case] line: &str,
     #[case] expected: &[&str],
 ) {
-    assert_eq!(program.reported_actions(line).unwrap_or_default(), expected);
+    let actions = program.reported_actions(line).unwrap_or_default();
+    let performed: Vec<ReportedAction> = expected
+        .iter()
+        .map(|what| ReportedAction::Performed {
+            what: (*what).to_owned(),
+        })
+        .collect();
+    assert_eq!(actions, performed);
+}
+
+#[rstest]
+#[case::claude(
+    Box::new(claude()),
+    r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","is_error":true,"content":"Exit code 2\nno"}]}}"#,
+    "Exit code 2\nno"
+)]
+#[case::claude_parts(
+    Box::new(claude()),
+    r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","is_error":true,"content":[{"type":"text","text":"no"}]}]}}"#,
+    "no"
+)]
+#[case::codex(
+    Box::new(codex()),
+    r#"{"type":"item.completed","item":{"id":"t1","type":"command_execution","exit_code":2,"status":"failed"}}"#,
+    "exit 2"
+)]
+#[case::gemini(
+    Box::new(Gemini::default()),
+    r#"{"type":"tool_result","tool_id":"t1","status":"error","output":"","error":{"type":"x","message":"no"}}"#,
+    "no"
+)]
+fn a_failed_action_has_its_reason(
+    #[case] program: Box<dyn AgentProgram>,
+    #[case] line: &str,
+    #[case] reason: &str,
+) {
+    let ended = ReportedAction::Ended {
+        id: "t1".to_owned(),
+        failed: Some(reason.to_owned()),
+    };
+    assert_eq!(program.reported_actions(line), Some(vec![ended]));
 }
 
 proptest! {
