@@ -56,6 +56,19 @@ async fn a_lost_answer_leaves_what_was_done() {
 }
 
 #[tokio::test]
+async fn the_answer_to_a_push_can_be_lost() {
+    let desk = Desk::new();
+    desk.clone_and_commit("topic", "a.txt");
+    let path = "/acme/widget.git/git-receive-pack";
+    desk.github.fail_next("POST", path, Fault::DroppedBefore);
+    assert!(!desk.git(&["push", "origin", "topic"]).0);
+    assert!(!desk.github.refs("acme/widget").contains_key("refs/heads/topic"));
+    desk.github.fail_next("POST", path, Fault::DroppedAfter);
+    assert!(!desk.git(&["push", "origin", "topic"]).0);
+    assert!(desk.github.refs("acme/widget").contains_key("refs/heads/topic"));
+}
+
+#[tokio::test]
 async fn a_push_is_seen_late() {
     let desk = Desk::new();
     desk.clone_and_commit("topic", "a.txt");

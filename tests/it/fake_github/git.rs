@@ -115,6 +115,39 @@ async fn a_renamed_repository_redirects_git_and_the_api() {
 }
 
 #[tokio::test]
+async fn a_fast_forward_is_won_by_one_of_two() {
+    let desk = Desk::new();
+    let main = desk.github.refs("acme/widget")["refs/heads/main"].clone();
+    let create = || {
+        desk.send(
+            "POST",
+            "WIDGET/git/refs",
+            json!({ "ref": "refs/ralph/claims/1", "sha": main }),
+        )
+    };
+    let (first, second) = tokio::join!(create(), create());
+    assert_eq!(sorted([first.status, second.status]), [201, 422]);
+    let tree = desk
+        .expect(200, "GET", &format!("WIDGET/git/commits/{main}"), Value::Null)
+        .await;
+    let tree = &tree["tree"]["sha"];
+    let renew = async |owner: &str| {
+        let commit = json!({ "message": owner, "tree": tree, "parents": [main] });
+        let commit = desk.expect(201, "POST", "WIDGET/git/commits", commit).await;
+        let renewed = json!({ "sha": commit["sha"], "force": false });
+        desk.send("PATCH", "WIDGET/git/refs/ralph/claims/1", renewed)
+            .await
+    };
+    let (first, second) = tokio::join!(renew("one"), renew("two"));
+    assert_eq!(sorted([first.status, second.status]), [200, 422]);
+}
+
+fn sorted(mut statuses: [u16; 2]) -> [u16; 2] {
+    statuses.sort_unstable();
+    statuses
+}
+
+#[tokio::test]
 async fn deleting_a_base_branch_closes_the_pull_request_above_it() {
     let desk = Desk::new();
     desk.github

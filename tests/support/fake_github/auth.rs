@@ -165,17 +165,12 @@ impl Accounts {
         Ok(app.id)
     }
 
-    /// Makes a token of an installation that is valid for an hour.
-    pub fn mint(&mut self, token: &str, identity: Identity) {
-        self.tokens.insert(token.to_owned(), identity);
-    }
-
-    /// Lets all tokens of installations expire now.
-    pub fn expire_installation_tokens(&mut self, now: Timestamp) {
-        for identity in self.tokens.values_mut() {
-            if let Some(installation) = &mut identity.installation {
-                installation.expires = now;
-            }
+    /// Lets the tokens of one installation, or of all, expire now.
+    pub fn expire_tokens(&mut self, of: Option<u64>, now: Timestamp) {
+        let tokens = self.tokens.values_mut();
+        let tokens = tokens.filter_map(|identity| identity.installation.as_mut());
+        for token in tokens.filter(|token| of.is_none_or(|number| number == token.installation)) {
+            token.expires = now;
         }
     }
 }

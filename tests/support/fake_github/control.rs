@@ -115,9 +115,9 @@ impl FakeGitHub {
         let mut world = self.world();
         let number = world.new_id();
         let now = world.now();
-        world.accounts.expire_installation_tokens(now);
         let known = world.accounts.apps.iter_mut().find(|known| known.id == app.id);
-        known.unwrap().installation = number;
+        let old = std::mem::replace(&mut known.unwrap().installation, number);
+        world.accounts.expire_tokens(Some(old), now);
         number
     }
 
@@ -125,7 +125,7 @@ impl FakeGitHub {
     pub fn expire_installation_tokens(&self) {
         let mut world = self.world();
         let now = world.now();
-        world.accounts.expire_installation_tokens(now);
+        world.accounts.expire_tokens(None, now);
     }
 
     /// Sets how far GitHub's clock is ahead of this machine's.

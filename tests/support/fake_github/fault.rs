@@ -9,7 +9,7 @@ pub enum Fault {
     Status(u16),
     /// The request is executed, then the answer has this status.
     ExecutedThenStatus(u16),
-    /// The connection closes; the request is not executed.
+    /// The connection closes; the request is not executed. For git, as for `DroppedAfter`, it closes within the answer.
     DroppedBefore,
     /// The request is executed, then the connection closes without an answer.
     DroppedAfter,

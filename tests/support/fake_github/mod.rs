@@ -129,6 +129,10 @@ impl FakeGitHub {
 
 impl Drop for FakeGitHub {
     fn drop(&mut self) {
+        // The last request may hold what is shared a little longer, and the process of the test may end before.
+        if let Some(judge) = self.shared.judge.get() {
+            judge.stop();
+        }
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

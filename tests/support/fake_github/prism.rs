@@ -59,6 +59,13 @@ impl Judge {
         Ok(started)
     }
 
+    /// Ends Prism. Doing so twice is harmless.
+    pub(super) fn stop(&self) {
+        let mut process = self.process.lock().unwrap();
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+
     pub(super) fn violations(&self) -> Vec<String> {
         self.violations.lock().unwrap().clone()
     }
@@ -82,7 +89,15 @@ impl Judge {
             .unwrap();
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = answer.bytes().await.unwrap();
-        self.note(&format!("{} {target}", head.method), &body);
+        let call = format!("{} {target}", head.method);
+        // Prism only warns of errors that the document does not list; those it says of a success are ours.
+        if let Some(warnings) = headers.get("sl-violations").filter(|_| status.is_success()) {
+            self.violations
+                .lock()
+                .unwrap()
+                .push(format!("{call}: {warnings:?}"));
+        }
+        self.note(&call, &body);
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = status;
         for (name, value) in &headers {
@@ -104,8 +119,6 @@ impl Judge {
 
 impl Drop for Judge {
     fn drop(&mut self) {
-        let mut process = self.process.lock().unwrap();
-        let _ = process.kill();
-        let _ = process.wait();
+        self.stop();
     }
 }

@@ -2,9 +2,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::Response;
+use futures_util::StreamExt;
 
 use super::fault::Fault;
 use super::limits::secondary_refusal;
@@ -46,7 +48,28 @@ pub(super) async fn answer(shared: Arc<Shared>, asked: Asked) -> io::Result<Resp
     recorded.status = response.as_ref().map_or(0, |response| response.status().as_u16());
     recorded.counted = ![0, 304].contains(&recorded.status) && !recorded.path.starts_with("/rate_limit");
     shared.world().requests.push(recorded);
-    response.ok_or_else(|| io::Error::other("the connection is dropped on purpose"))
+    match response {
+        Some(response) => Ok(response),
+        None if git::RepositoryPath::parse(asked.head.uri.path()).is_some() => Ok(cut_off()),
+        None => Err(dropped()),
+    }
+}
+
+fn dropped() -> io::Error {
+    io::Error::other("the connection is dropped on purpose")
+}
+
+/// An answer whose connection closes within its body. When there is no answer at all, git's HTTP library may repeat the request
+/// by itself, and the test would not see a fault.
+fn cut_off() -> Response<Body> {
+    let begin = futures_util::stream::once(async { Ok(Bytes::from_static(b"0")) });
+    let end = futures_util::stream::once(async {
+        // What was written before is sent meanwhile.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        Err(dropped())
+    });
+    let response = Response::builder().header("content-length", "1000");
+    response.body(Body::from_stream(begin.chain(end))).unwrap()
 }
 
 /// Answers Prism.
