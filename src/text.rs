@@ -11,14 +11,16 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// Formats text as a Markdown code span, even if it contains backticks.
 pub(crate) fn code_span(text: &str) -> String {
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let line = one_line(text);
+    let longest = line.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
-    let padding = if text.starts_with('`') || text.ends_with('`') {
-        " "
-    } else {
-        ""
+    // Without content two backticks would be a longer fence. They stay apart by a space.
+    let padding = match line.as_str() {
+        "" => return "` `".to_owned(),
+        line if line.starts_with('`') || line.ends_with('`') => " ",
+        _ => "",
     };
-    format!("{fence}{padding}{}{padding}{fence}", one_line(text))
+    format!("{fence}{padding}{line}{padding}{fence}")
 }
 
 /// Joins an error and its sources with `: `. Leaves out a source whose text the error already contains.

@@ -90,6 +90,13 @@ impl Usd {
         Self(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
+    /// The amount in so many parts that add up to it and differ by a billionth at most, the larger ones first.
+    pub fn split(self, count: u32) -> impl Iterator<Item = Self> {
+        let divisor = u64::from(count.max(1));
+        let (part, rest) = (self.0 / divisor, self.0 % divisor);
+        (0..u64::from(count)).map(move |index| Self(part + u64::from(index < rest)))
+    }
+
     /// The cost of a duration when this is the price of an hour, rounded up.
     #[must_use]
     pub fn for_duration(self, time: Duration) -> Self {

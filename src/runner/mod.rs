@@ -13,6 +13,7 @@ mod agent_work;
 mod allow_hosts;
 mod budget;
 mod budget_warnings;
+mod checkbox_costs;
 mod ci;
 mod collect;
 mod compute_cost;

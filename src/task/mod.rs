@@ -20,11 +20,14 @@ mod edit;
 mod error;
 mod fields;
 mod frontmatter;
+mod inert_markdown;
 mod lint;
 mod markdown;
 mod name;
 mod project;
 mod pull_request;
+mod pull_request_body;
+mod pull_request_template;
 mod setup;
 pub mod starter;
 mod ticks;
@@ -38,8 +41,9 @@ pub use lint::lint;
 pub use name::{BranchName, CheckboxId, MilestoneId, Slug, TaskId};
 pub use project::ProjectFacts;
 pub use pull_request::{
-    AgentFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact, InterventionFact, IterationFact,
-    PullRequestFacts, PullRequestTemplateError, PullRequestText, render_pull_request,
+    AgentFact, BlockedHostFact, CheckboxCostFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact,
+    InterventionFact, IterationFact, NetworkFact, PullRequestFacts, PullRequestTemplateError,
+    PullRequestText, RiskFacts, render_pull_request,
 };
 pub use setup::{LOCK_FILES, proposed_setup};
 pub use ticks::{render_ticks, ticked_ids};

@@ -1,17 +1,15 @@
-//! Renders the title and the body of a pull request from the task's templates or the default ones.
+//! The content of a pull request, and its title and body from the task's templates or the default ones.
 
-use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 use thiserror::Error;
 
 use super::frontmatter::PullRequestOptions;
-use crate::text::{code_span, counted, one_line, visible};
+use super::pull_request_body::{custom_body, default_body};
+use super::pull_request_template::{PullRequestTemplate, TemplateUse};
+use crate::text::{one_line, visible};
 
 /// The default template of the title.
 const TITLE_TEMPLATE: &str = include_str!("../../templates/pr_title.j2");
-
-/// The default template of the body.
-const BODY_TEMPLATE: &str = include_str!("../../templates/pr_body.j2");
 
 /// The content of a pull request. The fields are the variables of its templates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -26,9 +24,11 @@ pub struct PullRequestFacts {
     pub branch: String,
     /// The branch that it is to be merged into.
     pub base: String,
+    /// The commit with the work.
+    pub commit: String,
     /// The success criteria.
     pub checkboxes: Vec<CheckboxFact>,
-    /// The commands that the runner itself ran, and their results.
+    /// The commands that the runner itself ran, and their results: one for each command and checkbox that it verifies.
     pub evidence: Vec<EvidenceFact>,
     /// Whether those commands ran in a sandbox of their own, to which the agent had no access.
     pub evidence_apart: bool,
@@ -52,6 +52,16 @@ pub struct PullRequestFacts {
     pub tokens: u64,
     /// The cost as text: `$0.4200` or `unknown`.
     pub cost: String,
+    /// The cost divided by the number of ticked checkboxes, as text; empty if there are none.
+    pub cost_per_checkbox: String,
+    /// The part of each checkbox in the cost. Together they are all of it.
+    pub costs: Vec<CheckboxCostFact>,
+    /// The estimated cost of the sandbox, as text; empty where the provider charges nothing by the hour.
+    pub compute: String,
+    /// What was looked for besides the flags, and how much was found.
+    pub risks: RiskFacts,
+    /// The requests of the sandbox that the policy blocked.
+    pub network: NetworkFact,
     /// Changes that a reviewer has to check.
     pub flags: Vec<FlagFact>,
     /// Agent settings in the repository.
@@ -71,9 +81,13 @@ pub struct CheckboxFact {
     pub checked: bool,
 }
 
-/// A command that the runner itself ran in a clean checkout.
+/// A command that the runner itself ran in a clean checkout, and a checkbox that it verifies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EvidenceFact {
+    /// The id of the checkbox; `all` for the test command and for the set-up.
+    pub checkbox: String,
+    /// The text of the checkbox, or what the command is for.
+    pub text: String,
     /// The shell command.
     pub command: String,
     /// The exit code, as a shell reports it.
@@ -84,6 +98,50 @@ pub struct EvidenceFact {
     pub commit: String,
     /// How often it ran, in a row.
     pub runs: u32,
+}
+
+/// What one checkbox cost: its part of what was spent since the tick before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CheckboxCostFact {
+    /// The id of the checkbox; empty for what was spent after the last tick.
+    pub checkbox: String,
+    /// The iteration that ticked it last; 0 without a checkbox.
+    pub iteration: u32,
+    /// The cost as text: `$0.4200` or `unknown`.
+    pub cost: String,
+}
+
+/// What was looked for in the work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RiskFacts {
+    /// The number of changes of policy files, links, submodules and modes.
+    pub flagged_changes: u64,
+    /// The number of deleted or weakened checks.
+    pub weakened_checks: u64,
+    /// Whether the commits were searched for secrets. Commits that contain one are never handed back.
+    pub searched_for_secrets: bool,
+}
+
+/// The requests of the sandbox that the policy blocked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NetworkFact {
+    /// Whether any request is recorded, blocked or not.
+    pub is_recorded: bool,
+    /// Whether some requests were not recorded.
+    pub is_incomplete: bool,
+    /// The number of blocked requests.
+    pub blocked_requests: u64,
+    /// The host names that were blocked, most requests first.
+    pub blocked: Vec<BlockedHostFact>,
+}
+
+/// A host name that was blocked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BlockedHostFact {
+    /// The host name, with its port unless that is 80 or 443.
+    pub name: String,
+    /// The number of requests.
+    pub requests: u64,
 }
 
 /// A changed file that a reviewer has to check.
@@ -171,30 +229,30 @@ pub struct PullRequestTemplateError {
     pub source: minijinja::Error,
 }
 
-/// Renders the title and the body.
+/// Renders the title and the body. The body has at most 60,000 bytes.
 pub fn render_pull_request(
     options: &PullRequestOptions,
     facts: &PullRequestFacts,
 ) -> Result<PullRequestText, PullRequestTemplateError> {
-    let title = match &options.title_template {
-        Some(template) => render("pr.title_template", template, facts)?,
-        None => render("pr_title.j2", TITLE_TEMPLATE, facts)?,
+    let (name, source) = match &options.title_template {
+        Some(template) => ("pr.title_template", template.as_str()),
+        None => ("pr_title.j2", TITLE_TEMPLATE),
     };
-    let body = match &options.body_template {
-        Some(template) => render("pr.body_template", template, facts)?,
-        None => render("pr_body.j2", BODY_TEMPLATE, facts)?,
-    };
+    let title = PullRequestTemplate::new(name, source, TemplateUse::Title).render(facts)?;
     Ok(PullRequestText {
         title: visible(&one_line(&title)).into_owned(),
-        body: visible(&body).into_owned(),
+        body: match &options.body_template {
+            Some(template) => custom_body("pr.body_template", template, facts)?,
+            None => default_body(facts)?,
+        },
     })
 }
 
 /// Renders a template with example facts, so that a mistake is found before a run costs anything: once with every list
 /// filled and once with every list empty, for both branches of an `if`.
 pub(super) fn check_template(name: &str, template: &str) -> Result<(), PullRequestTemplateError> {
-    render(name, template, &PullRequestFacts::example())?;
-    render(name, template, &PullRequestFacts::default())?;
+    custom_body(name, template, &PullRequestFacts::example())?;
+    custom_body(name, template, &PullRequestFacts::default())?;
     Ok(())
 }
 
@@ -213,6 +271,11 @@ impl PullRequestFacts {
             interventions: vec![InterventionFact::default()],
             agents: vec![AgentFact::default()],
             image: Some(ImageFact::default()),
+            costs: vec![CheckboxCostFact::default()],
+            network: NetworkFact {
+                blocked: vec![BlockedHostFact::default()],
+                ..NetworkFact::default()
+            },
             flags: vec![FlagFact::default()],
             agent_settings: vec![String::new()],
             summary: "summary".to_owned(),
@@ -221,25 +284,10 @@ impl PullRequestFacts {
     }
 }
 
-fn render(name: &str, template: &str, facts: &PullRequestFacts) -> Result<String, PullRequestTemplateError> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
-    environment.add_filter("code", |text: String| code_span(&text));
-    environment.add_filter("counted", |count: u64, noun: String| counted(count, &noun));
-    environment
-        .render_named_str(name, template, facts)
-        .map_err(|source| PullRequestTemplateError {
-            template: name.to_owned(),
-            line: source.line(),
-            source,
-        })
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::text::code_span;
 
     fn iteration(number: u32, summary: &str, changed_lines: u64, tests: &str) -> IterationFact {
         IterationFact {
@@ -250,11 +298,20 @@ mod tests {
         }
     }
 
-    fn facts() -> PullRequestFacts {
+    pub(in super::super) fn facts() -> PullRequestFacts {
         let checkbox = |id: &str, text: &str, checked| CheckboxFact {
             id: id.to_owned(),
             text: text.to_owned(),
             checked,
+        };
+        let evidence = |checkbox: &str, text: &str, command: &str, runs| EvidenceFact {
+            checkbox: checkbox.to_owned(),
+            text: text.to_owned(),
+            command: command.to_owned(),
+            exit: 0,
+            duration_s: 1.26,
+            commit: "0123456789abcdef".to_owned(),
+            runs,
         };
         let file = |path: &str, change: &str, lines: Option<(u64, u64)>| FileFact {
             path: path.to_owned(),
@@ -272,13 +329,11 @@ mod tests {
                 checkbox("M1.1", "It <works> & stays", true),
                 checkbox("M1.2", "It says why", false),
             ],
-            evidence: vec![EvidenceFact {
-                command: "test \"`id -u`\" = 0".to_owned(),
-                exit: 0,
-                duration_s: 1.26,
-                commit: "0123456789".to_owned(),
-                runs: 3,
-            }],
+            commit: "0123456789abcdef".to_owned(),
+            evidence: vec![
+                evidence("M1.1", "It <works> & stays", "test \"`id -u`\" = 0 | cat", 3),
+                evidence("all", "(the tests)", "make test", 1),
+            ],
             evidence_apart: false,
             evidence_shares: vec!["the network".to_owned(), "`/tmp`".to_owned()],
             files: vec![
@@ -286,6 +341,19 @@ mod tests {
                 file("logo.png", "added", None),
             ],
             diff_command: "git diff main...ralph/fix-login/login".to_owned(),
+            flags: vec![FlagFact {
+                path: ".gitignore".to_owned(),
+                reason: "a policy file".to_owned(),
+            }],
+            agent_settings: vec![".claude/settings.json".to_owned(), ".mcp.json".to_owned()],
+            summary: "The session is kept.".to_owned(),
+            ..run_facts()
+        }
+    }
+
+    /// What the run was, and what it cost.
+    fn run_facts() -> PullRequestFacts {
+        PullRequestFacts {
             iterations: 2,
             history: vec![
                 iteration(1, "Wrote a test.", 1, "tests fail"),
@@ -302,12 +370,28 @@ mod tests {
             }),
             tokens: 4200,
             cost: "unknown".to_owned(),
-            flags: vec![FlagFact {
-                path: ".gitignore".to_owned(),
-                reason: "a policy file".to_owned(),
+            cost_per_checkbox: "unknown".to_owned(),
+            costs: vec![CheckboxCostFact {
+                checkbox: "M1.1".to_owned(),
+                iteration: 2,
+                cost: "unknown".to_owned(),
             }],
-            agent_settings: vec![".claude/settings.json".to_owned(), ".mcp.json".to_owned()],
-            summary: "The session is kept.".to_owned(),
+            compute: String::new(),
+            risks: RiskFacts {
+                flagged_changes: 1,
+                weakened_checks: 0,
+                searched_for_secrets: true,
+            },
+            network: NetworkFact {
+                is_recorded: true,
+                is_incomplete: false,
+                blocked_requests: 14,
+                blocked: vec![BlockedHostFact {
+                    name: "packages.example".to_owned(),
+                    requests: 14,
+                }],
+            },
+            ..PullRequestFacts::default()
         }
     }
 
@@ -322,59 +406,20 @@ mod tests {
     fn the_default_templates_show_everything() {
         let text = render_pull_request(&PullRequestOptions::default(), &facts()).unwrap();
         assert_eq!(text.title, "fix-login: Fix the login");
-        insta::assert_snapshot!(text.body, @r#"
-        ## Look at these first
-
-        - `.gitignore`: a policy file
-
-        ## Summary
-
-        The session is kept.
-
-        ## Criteria
-
-        - [x] M1.1 It <works> & stays
-        - [ ] M1.2 It says why
-
-        ## Evidence
-
-        ralph itself ran these in a clean checkout, in the sandbox of the agent, after ralph ended its processes,
-        with an empty home and temporary directory. They shared with the agent: the network; `/tmp`:
-
-        - ``test "`id -u`" = 0``: exit 0 after 1.3 s on `0123456789`, 3 times in a row
-
-        ## Changes
-
-        2 files, shown by `git diff main...ralph/fix-login/login`:
-
-        - `src/login.rs`: changed, +10 -2
-        - `logo.png`: added, binary
-
-        ## Run
-
-        Task `fix-login`, run `r23456789`, from `ralph/fix-login/login` into `main`:
-        2 iterations, 4200 tokens, cost unknown.
-
-        - Agent: `claude`, model `sonnet`
-        - Image: `ralph/claude:1`, `sha256:012`
-
-        1. Wrote a test. (1 line changed, tests fail)
-        2. The session is kept. (11 lines changed, tests pass)
-
-        The repository brought settings for agents, which were in force: `.claude/settings.json`, `.mcp.json`.
-        "#);
+        insta::assert_snapshot!(text.body);
     }
 
     #[test]
     fn a_run_with_nothing_to_show_says_so() {
         let text = render_pull_request(&PullRequestOptions::default(), &PullRequestFacts::default()).unwrap();
         assert!(
-            text.body.starts_with("## Criteria\n\nThe task names none.\n"),
+            text.body
+                .starts_with("**Nothing is verified:** ralph ran no command on commit ` `.\n"),
             "{}",
             text.body
         );
         assert!(
-            text.body.contains("None: nothing was verified.\n"),
+            text.body.contains("\nThe task names no checkboxes.\n"),
             "{}",
             text.body
         );
@@ -417,5 +462,7 @@ mod tests {
         assert_eq!(code_span("a `b`"), "`` a `b` ``");
         assert_eq!(code_span("a ``b`` c"), "```a ``b`` c```");
         assert_eq!(code_span("a\n\nb"), "`a b`");
+        assert_eq!(code_span(" `a\n"), "`` `a ``");
+        assert_eq!(code_span("\n"), "` `");
     }
 }

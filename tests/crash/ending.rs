@@ -217,13 +217,17 @@ fn timeless_check(mut check: Value) -> Value {
 
 /// A text without what another run of the same script does otherwise: names, ids, durations, and what was spent.
 fn timeless(world: &World, text: &str) -> String {
-    static VARIES: LazyLock<[Regex; 5]> = LazyLock::new(|| {
+    static VARIES: LazyLock<[Regex; 9]> = LazyLock::new(|| {
         [
             r#""(?:milliseconds|seconds|unpriced_calls_total)": ?[0-9.]+"#,
             "[0-9a-f]{40}",
             "after [0-9.]+ s",
             "(?:Minutes left|Cost|Tokens): [$0-9.]+",
             "[0-9]+ tokens, cost [^ ]+",
+            r"`[0-9a-f]{12}` \| [0-9.]+ s",
+            r"In all: \S+ Per ticked checkbox: \S+",
+            r"[0-9]+ tokens\.",
+            r"(?m)\| (?:\$[0-9.]+|unknown) \|$",
         ]
         .map(|pattern| Regex::new(pattern).unwrap())
     });
@@ -231,7 +235,7 @@ fn timeless(world: &World, text: &str) -> String {
     let text = text.replace(&world.run_id(), "<run>");
     // Only a run that was stopped says so.
     let text = text.replace(
-        "\nSteered by people:\n\n- After iteration 2, a person: stop\n",
+        "<details>\n<summary>Steered by people</summary>\n\n- After iteration 2, a person: stop\n\n</details>\n\n",
         "",
     );
     VARIES.iter().fold(text, |text, varies| {

@@ -22,7 +22,7 @@ fn the_demo_shows_a_wrong_fix_its_evidence_the_right_fix_and_a_pull_request() {
             "evidence: `sh test.sh`: exit 0",
             "done: ",
             "The commits of the pull request:",
-            "- [x] M1.2 The README shows how to call it",
+            "| M1.2 The README shows how to call it | `",
         ],
     );
     assert!(
@@ -49,9 +49,10 @@ fn a_kept_demo_is_where_it_says() {
     for part in [
         "# demo: convert degrees correctly",
         "- Branch: `ralph/demo/convert-degrees-correctly` into `main`",
-        "- [x] M1.1",
-        "- [x] M1.2",
-        "- `sh test.sh`: exit 0 after",
+        "**Verified: 2 of 2 checkboxes**, on commit `",
+        "\n| M1.1 ",
+        "\n| M1.2 ",
+        "| `sh test.sh` | 0 | `",
     ] {
         assert!(pull_request.contains(part), "{part:?} is not in\n{pull_request}");
     }

@@ -5,6 +5,10 @@ use std::path::Path;
 
 use ralph::config::env_vars::{EnvVar, EnvVarRole, env_vars};
 use ralph::config::{DEFAULTS, KeyPath, schema};
+use ralph::task::{
+    AgentFact, BlockedHostFact, CheckboxCostFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact,
+    IterationFact, NetworkFact, PullRequestFacts, PullRequestOptions, RiskFacts, render_pull_request,
+};
 
 use crate::support::ralph::Place;
 
@@ -19,6 +23,134 @@ fn the_configuration_reference_is_up_to_date() {
 #[test]
 fn the_command_line_reference_is_up_to_date() {
     check("docs/reference/cli.md", &ralph::cli::cli_reference());
+}
+
+#[test]
+fn the_sample_of_a_pull_request_is_up_to_date() {
+    const PAGE: &str = "docs/guide/github.md";
+    const BEGIN: &str = "<!-- Generated from here to the end of the block; do not edit. -->\n";
+    let text = render_pull_request(&PullRequestOptions::default(), &sample_facts()).unwrap();
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE)).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    // Four backticks: the body has blocks of its own.
+    let after = rest.splitn(3, "````").nth(2).unwrap();
+    check(
+        PAGE,
+        &format!(
+            "{before}{BEGIN}\n````markdown\n{}\n````{after}",
+            text.body.trim_end()
+        ),
+    );
+}
+
+/// A run that is like real ones: two iterations, a policy file, a blocked host name.
+fn sample_facts() -> PullRequestFacts {
+    let own = str::to_owned;
+    let commit = "3f9c2ab41d07c55e8a1b6f0e92d47c8831ab5e60";
+    let checkbox = |id: &str, text: &str| CheckboxFact {
+        id: own(id),
+        text: own(text),
+        checked: true,
+    };
+    let evidence = |checkbox: &str, text: &str, command: &str, duration_s| EvidenceFact {
+        checkbox: own(checkbox),
+        text: own(text),
+        command: own(command),
+        exit: 0,
+        duration_s,
+        commit: own(commit),
+        runs: 1,
+    };
+    let file = |path: &str, change: &str, added, removed| FileFact {
+        path: own(path),
+        change: own(change),
+        added: Some(added),
+        removed: Some(removed),
+    };
+    let (one, two) = ("A session ends after 30 minutes", "The page says why it ended");
+    PullRequestFacts {
+        task_id: own("fix-login"),
+        title: own("Fix the login"),
+        run: own("r7k2m9xq4"),
+        branch: own("ralph/fix-login/fix-the-login"),
+        base: own("main"),
+        commit: own(commit),
+        checkboxes: vec![checkbox("M1.1", one), checkbox("M1.2", two)],
+        evidence: vec![
+            evidence("M1.1", one, "pytest -q tests/test_session.py", 2.14),
+            evidence("M1.2", two, "grep -q 'session ended' templates/login.html", 0.02),
+            evidence("all", "(the tests)", "pytest -q | tee report.txt", 8.63),
+        ],
+        evidence_apart: true,
+        files: vec![
+            file(".github/workflows/ci.yml", "changed", 1, 1),
+            file("src/session.py", "changed", 24, 3),
+            file("templates/login.html", "changed", 4, 0),
+            file("tests/test_session.py", "added", 31, 0),
+        ],
+        diff_command: own("git diff main...ralph/fix-login/fix-the-login"),
+        flags: vec![FlagFact {
+            path: own(".github/workflows/ci.yml"),
+            reason: own("decides what runs later"),
+        }],
+        summary: own("The login page names the reason, fixes #12."),
+        ..sample_run()
+    }
+}
+
+/// What the run was, and what it cost.
+fn sample_run() -> PullRequestFacts {
+    let own = str::to_owned;
+    let iteration = |number, summary: &str, changed_lines, tests: &str| IterationFact {
+        number,
+        summary: own(summary),
+        changed_lines,
+        tests: own(tests),
+    };
+    let cost = |checkbox: &str, iteration, cost: &str| CheckboxCostFact {
+        checkbox: own(checkbox),
+        iteration,
+        cost: own(cost),
+    };
+    PullRequestFacts {
+        iterations: 2,
+        history: vec![
+            iteration(
+                1,
+                "Sessions end after 30 minutes; `test_session.py` covers it.",
+                58,
+                "tests pass",
+            ),
+            iteration(2, "The login page names the reason, fixes #12.", 6, "tests pass"),
+        ],
+        agents: vec![AgentFact {
+            name: own("claude"),
+            model: own("claude-sonnet-4-5"),
+        }],
+        image: Some(ImageFact {
+            name: own("ralph/claude:8c1f2ab0"),
+            digest: own("sha256:77aa90c2"),
+        }),
+        tokens: 184_220,
+        cost: own("$0.4213"),
+        cost_per_checkbox: own("$0.2107"),
+        costs: vec![cost("M1.1", 1, "$0.3120"), cost("M1.2", 2, "$0.1093")],
+        risks: RiskFacts {
+            flagged_changes: 1,
+            weakened_checks: 0,
+            searched_for_secrets: true,
+        },
+        network: NetworkFact {
+            is_recorded: true,
+            is_incomplete: false,
+            blocked_requests: 3,
+            blocked: vec![BlockedHostFact {
+                name: own("telemetry.example"),
+                requests: 3,
+            }],
+        },
+        ..PullRequestFacts::default()
+    }
 }
 
 #[test]

@@ -107,10 +107,12 @@ fn pull_request_disagrees(text: &str, last: &IterationRecord, outcome: &RunOutco
         count => format!("{count} iterations,"),
     });
     for check in &last.evidence {
-        parts.push(visible(&check.command));
-        parts.push(format!(": exit {} after ", check.code));
+        let commit = check.commit.as_ref().unwrap().to_string();
+        parts.push(visible(&check.command).replace('|', "\\|"));
+        parts.push(format!("` | {} | `{}` | ", check.code, &commit[..12]));
     }
-    parts.extend(last.ticked.iter().map(|id| format!("- [x] {id} ")));
+    parts.push(format!("**Verified: {0} of {0} checkbox", last.ticked.len()));
+    parts.extend(last.ticked.iter().map(|id| format!("\n| {id} ")));
     parts.extend(last.weakened.iter().map(|found| visible(&found.path)));
     parts.extend(last.flaky.iter().map(|found| visible(&found.command)));
     let mut wrong: Vec<String> = parts
