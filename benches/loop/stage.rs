@@ -243,6 +243,7 @@ fn settings(max_iterations: u32) -> Fallible<RunSettings> {
         identity: CommitIdentity::new("bench", "bench@localhost")?,
         prompt_bytes: 200_000,
         pull_request_interval: Duration::from_secs(600),
+        on_overlap: ralph::runner::OverlapRule::Warn,
         iteration_timeout: Duration::from_secs(600),
         idle_timeout: Duration::from_secs(600),
         agent_env: BTreeMap::new(),

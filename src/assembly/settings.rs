@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{AssemblyError, agents, routes};
 use crate::config::{self, Config, LadderRung};
-use crate::runner::{Budget, CiRules, DoctorRules, DoneRules, Profiles, RunSettings};
+use crate::runner::{Budget, CiRules, DoctorRules, DoneRules, OverlapRule, Profiles, RunSettings};
 use crate::scm::{CommitIdentity, DEFAULT_BUNDLE_LIMIT};
 use crate::state::Rung;
 
@@ -36,18 +36,7 @@ pub(crate) fn settings(config: &Config, script: Option<&str>) -> Result<RunSetti
             every_iterations: from.doctor.every_iterations.map(Into::into),
             apply_diagnosis: from.doctor.apply == config::DoctorApply::Auto,
         },
-        done: DoneRules {
-            repeat: from.done.repeat.get(),
-            pause_when_weakened: from.done.weakened_tests == config::OnWeakenedTests::Pause,
-            ci: from.done.wait_for_ci.then(|| {
-                let seconds = |count: u32| Duration::from_secs(count.into());
-                CiRules {
-                    limit: seconds(from.done.ci_minutes.get()) * 60,
-                    settle: seconds(from.done.ci_settle_seconds.get()),
-                    poll: seconds(from.done.ci_poll_seconds.get()),
-                }
-            }),
-        },
+        done: done_rules(&from.done),
         profiles: Profiles {
             default: from.default_profile.clone(),
             fallback: Some(from.fallback_profile.clone())
@@ -71,8 +60,31 @@ pub(crate) fn settings(config: &Config, script: Option<&str>) -> Result<RunSetti
         setup_cache: None,
         allowable_hosts: from.sandbox.network.may_be_allowed.clone().into(),
         pull_request_interval: Duration::from_secs(u64::from(from.forge.update_minutes.get()) * 60),
+        on_overlap: overlap_rule(from.forge.on_overlap),
         model_wait: MODEL_WAIT,
     })
+}
+
+/// What has to hold before a run is done.
+fn done_rules(from: &config::DoneSettings) -> DoneRules {
+    let seconds = |count: u32| Duration::from_secs(count.into());
+    DoneRules {
+        repeat: from.repeat.get(),
+        pause_when_weakened: from.weakened_tests == config::OnWeakenedTests::Pause,
+        ci: from.wait_for_ci.then(|| CiRules {
+            limit: seconds(from.ci_minutes.get()) * 60,
+            settle: seconds(from.ci_settle_seconds.get()),
+            poll: seconds(from.ci_poll_seconds.get()),
+        }),
+    }
+}
+
+fn overlap_rule(from: config::OnOverlap) -> OverlapRule {
+    match from {
+        config::OnOverlap::Ignore => OverlapRule::Ignore,
+        config::OnOverlap::Warn => OverlapRule::Warn,
+        config::OnOverlap::Pause => OverlapRule::Pause,
+    }
 }
 
 fn to_rung(rung: LadderRung) -> Rung {

@@ -96,6 +96,18 @@ pub enum OnWeakenedTests {
     Pause,
 }
 
+/// What to do when another open pull request changes the same files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnOverlap {
+    /// Do not look.
+    Ignore,
+    /// Open the pull request with a warning.
+    Warn,
+    /// Pause before it is opened.
+    Pause,
+}
+
 /// Whether a diagnosis is applied automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

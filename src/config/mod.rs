@@ -49,7 +49,7 @@ use stack::{FileReader, LayerStack};
 use variables::EnvVariables;
 
 pub use choice::{
-    DoctorApply, ForgeType, LadderRung, OnFullAudit, OnUnenforceable, OnWeakenedTests, SandboxType,
+    DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests, SandboxType,
 };
 pub use error::{ConfigError, ConfigFinding};
 pub use key::KeyPath;
@@ -59,9 +59,9 @@ pub use models::ModelSettings;
 pub use schema::schema;
 pub use settings::{
     AgentSettings, BudgetSettings, ConfigSettings, CustomAgentSettings, DaytonaSettings, DoctorSettings,
-    ForgeGitHubSettings, ForgeSettings, GitSettings, GutterSettings, ImageSettings, ModelEndpointSettings,
-    NetworkSettings, NixImageSettings, PromptSettings, ResourceSettings, SandboxSettings, TaskSettings,
-    TimerSettings,
+    DoneSettings, ForgeGitHubSettings, ForgeSettings, GitSettings, GutterSettings, ImageSettings,
+    ModelEndpointSettings, NetworkSettings, NixImageSettings, PromptSettings, ResourceSettings,
+    SandboxSettings, TaskSettings, TimerSettings,
 };
 
 /// Every setting with its default and what it means.

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::choice::{
-    DoctorApply, ForgeType, LadderRung, OnFullAudit, OnUnenforceable, OnWeakenedTests, SandboxType,
+    DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests, SandboxType,
 };
 use super::models::ModelSettings;
 use super::read;
@@ -413,6 +413,8 @@ pub struct ForgeSettings {
     pub kind: ForgeType,
     /// How often the pull request is updated while the run works, at most.
     pub update_minutes: NonZeroU32,
+    /// What to do when another open pull request changes the same files.
+    pub on_overlap: OnOverlap,
     /// The repository for the pull requests of the forge `github`.
     pub github: ForgeGitHubSettings,
 }

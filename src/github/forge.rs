@@ -12,8 +12,8 @@ use super::pulls::{Pulls, query_value};
 use super::wire::{BranchRule, Pull, PullState, RepositoryInfo};
 use crate::id::{ObjectId, RepositoryName};
 use crate::scm::{
-    CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest, Remote, Repository,
-    ScmError,
+    CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest, PullRequestOverlap,
+    Remote, Repository, ScmError,
 };
 use crate::secret::Redactor;
 
@@ -212,6 +212,20 @@ impl Forge for GitHubForge {
     async fn ci(&self, commit: &ObjectId) -> Result<CiReport, ForgeError> {
         let (name, _) = self.info().await?;
         Ok(ci::report(&self.client, name, commit).await?)
+    }
+
+    async fn overlaps(
+        &self,
+        branch: &str,
+        base_branch: &str,
+        files: &[String],
+    ) -> Result<Vec<PullRequestOverlap>, ForgeError> {
+        let (name, _) = self.info().await?;
+        let pulls = Pulls {
+            client: &self.client,
+            repository: name,
+        };
+        Ok(pulls.overlaps(branch, base_branch, files).await?)
     }
 
     async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError> {

@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 use super::client::GitHubClient;
 use super::error::GitHubError;
 use super::marker::{MarkedText, mark, origin};
-use super::wire::{Pull, PullState};
+use super::wire::{Pull, PullFile, PullState};
 use crate::id::RepositoryName;
-use crate::scm::PullRequest;
+use crate::scm::{PullRequest, PullRequestOverlap};
 use tokio::time::sleep;
 
 /// How often GitHub is asked again for what it may not show yet: a branch that was just pushed, or a new pull request.
@@ -123,6 +123,40 @@ impl Pulls<'_> {
             .add::<Value>(&path, json!({ "labels": missing }))
             .await
             .map(drop)
+    }
+}
+
+/// How many other pull requests are looked at, newest first: each costs a call.
+const MAX_OTHERS: usize = 30;
+
+impl Pulls<'_> {
+    /// Other open pull requests into a base branch that change some of these files.
+    pub(super) async fn overlaps(
+        &self,
+        branch: &str,
+        base: &str,
+        files: &[String],
+    ) -> Result<Vec<PullRequestOverlap>, GitHubError> {
+        let path = self.path(&format!("pulls?state=open&base={}", query_value(base)));
+        let others: Vec<Pull> = self.client.list(&path).await?;
+        let others = others.into_iter().filter(|pull| pull.head.name != branch);
+        let mut overlaps = Vec::new();
+        for other in others.take(MAX_OTHERS) {
+            let path = self.path(&format!("pulls/{}/files", other.number));
+            let changed: Vec<PullFile> = self.client.list(&path).await?;
+            let shared: Vec<String> = changed
+                .into_iter()
+                .map(|file| file.filename)
+                .filter(|name| files.contains(name))
+                .collect();
+            if !shared.is_empty() {
+                overlaps.push(PullRequestOverlap {
+                    location: other.html_url,
+                    files: shared,
+                });
+            }
+        }
+        Ok(overlaps)
     }
 }
 

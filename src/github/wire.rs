@@ -29,6 +29,7 @@ pub(super) struct Pull {
     #[serde(default)]
     pub(super) labels: Vec<LabelName>,
     pub(super) base: PullBranch,
+    pub(super) head: PullBranch,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -47,6 +48,12 @@ pub(super) struct PullBranch {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct LabelName {
     pub(super) name: String,
+}
+
+/// A file that a pull request changes.
+#[derive(Debug, Deserialize)]
+pub(super) struct PullFile {
+    pub(super) filename: String,
 }
 
 /// A rule of a ruleset or a protected branch.

@@ -79,7 +79,7 @@ pub use error::RunError;
 pub use metering::{AgentMetering, MeterNotices};
 pub use preflight::{Precondition, PreflightFailure};
 pub use prompt::PromptError;
-pub use settings::{CiRules, DoctorRules, DoneRules, Profiles, RunSettings};
+pub use settings::{CiRules, DoctorRules, DoneRules, OverlapRule, Profiles, RunSettings};
 pub use trial::AgentTrial;
 
 /// The parts a run is put together from.

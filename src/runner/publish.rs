@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use crate::event::EventKind;
-use crate::scm::{ForgeError, OpenedPullRequest, PullRequest};
+use crate::scm::{ForgeError, OpenedPullRequest, PullRequest, changed_files};
 use crate::state::{IterationRecord, JournalEntry, JournalLine, RunOutcomeKind};
 use crate::task::{PullRequestText, PullRequestWhen};
 use crate::text::error_chain;
@@ -15,6 +15,7 @@ use super::ci::{CiVerdict, await_ci};
 use super::error::Halt;
 use super::pull_request::{base_name, pull_request_text};
 use super::run::Run;
+use super::settings::OverlapRule;
 
 /// Opens the pull request of the newest record, whose evidence is complete, and ends the run as done.
 pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
@@ -24,6 +25,7 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
     let draft = run.task.frontmatter.pr.draft;
     let ci = run.inputs.settings.done.ci;
     let request = request(run, &record, draft || ci.is_some()).await?;
+    look_for_overlaps(run, &record, &request).await?;
     open_at_forge(run, &record, &request).await?;
     let mut reason =
         "every checkbox is verified, the tests pass and the pull request contains that commit".to_owned();
@@ -41,6 +43,54 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
         reason = format!("{reason}. Evidence shared with the agent: {shared}");
     }
     Err(Halt::end(RunOutcomeKind::Done, reason))
+}
+
+/// Warns of other open pull requests that change the same files, or pauses. A forge that cannot be asked is no reason to stop.
+async fn look_for_overlaps(
+    run: &Run<'_>,
+    record: &IterationRecord,
+    request: &PullRequest,
+) -> Result<(), Halt> {
+    let rule = run.inputs.settings.on_overlap;
+    if rule == OverlapRule::Ignore {
+        return Ok(());
+    }
+    let base = &run.progress.facts().base;
+    let changed = changed_files(&run.workplace.repo, base, &record.tip).await?;
+    let files: Vec<String> = changed.iter().map(|change| change.path.to_string()).collect();
+    let forge = &run.inputs.parts.forge;
+    let found = match forge
+        .overlaps(&request.branch, &request.base_branch, &files)
+        .await
+    {
+        Ok(found) => found,
+        Err(error) => {
+            let error = error_chain(&error);
+            let warning = format!("cannot look for pull requests that change the same files: {error}");
+            run.inputs.reporter.warn(warning);
+            return Ok(());
+        }
+    };
+    let described: Vec<String> = found
+        .iter()
+        .map(|other| {
+            format!(
+                "{} changes the same files: {}",
+                other.location,
+                other.files.join(", ")
+            )
+        })
+        .collect();
+    if rule == OverlapRule::Pause && !described.is_empty() {
+        return Err(Halt::paused(format!(
+            "{}; `ralph resume --set forge.on_overlap=warn` opens the pull request all the same",
+            described.join("; ")
+        )));
+    }
+    for warning in described {
+        run.inputs.reporter.warn(warning);
+    }
+    Ok(())
 }
 
 /// Opens the pull request, which must contain the commit then.

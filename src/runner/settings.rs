@@ -48,6 +48,8 @@ pub struct RunSettings {
     pub allowable_hosts: AllowableHosts,
     /// A pull request that is opened before the run is done is updated at most this often.
     pub pull_request_interval: Duration,
+    /// What to do when another open pull request changes the same files.
+    pub on_overlap: OverlapRule,
     /// The first wait when a model is unreachable and names no time. It doubles each time.
     pub model_wait: Duration,
 }
@@ -85,6 +87,7 @@ impl RunSettings {
             setup_cache: None,
             allowable_hosts: AllowableHosts::PublicNames,
             pull_request_interval: Duration::from_secs(10 * MINUTE),
+            on_overlap: OverlapRule::Warn,
             model_wait: Duration::from_secs(30),
         }
     }
@@ -100,6 +103,17 @@ pub struct DoneRules {
     pub pause_when_weakened: bool,
     /// Whether and how the run waits for the CI of the forge.
     pub ci: Option<CiRules>,
+}
+
+/// What to do when another open pull request changes the same files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverlapRule {
+    /// Do not look.
+    Ignore,
+    /// Open the pull request with a warning.
+    Warn,
+    /// Pause before it is opened.
+    Pause,
 }
 
 /// How a run waits for the CI of the forge.

@@ -27,6 +27,17 @@ pub trait Forge: Send + Sync {
         Ok(CiReport::default())
     }
 
+    /// Other open pull requests into the same base branch that change some of these files.
+    async fn overlaps(
+        &self,
+        branch: &str,
+        base_branch: &str,
+        files: &[String],
+    ) -> Result<Vec<PullRequestOverlap>, ForgeError> {
+        let _ = (branch, base_branch, files);
+        Ok(Vec::new())
+    }
+
     /// Whether the pull request's branch is at this commit. Must not use a cached answer.
     async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError>;
 }
@@ -51,6 +62,15 @@ pub struct OpenedPullRequest {
     pub location: String,
     /// What could not be done as asked, and what was done instead.
     pub warnings: Vec<String>,
+}
+
+/// Another open pull request that changes the same files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullRequestOverlap {
+    /// Its location for people.
+    pub location: String,
+    /// The files that both change.
+    pub files: Vec<String>,
 }
 
 /// What CI says about a commit.

@@ -53,7 +53,10 @@ pub use clone::{CloneStart, CommitIdentity, CommitIdentityError, PrivateClone, t
 pub use diff::{Diff, FileChange, LineCount, changed_files};
 pub use error::{HandBackRefusal, ScmError};
 pub use flag::{ChangeFlag, agent_settings, flags_between};
-pub use forge::{CiFailure, CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest};
+pub use forge::{
+    CiFailure, CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest,
+    PullRequestOverlap,
+};
 pub use handback::{DEFAULT_BUNDLE_LIMIT, HandBack, HandBackRequest, hand_back};
 pub use local_forge::LocalForge;
 pub use path::{NameProblem, RepoPath};

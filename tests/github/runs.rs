@@ -37,12 +37,21 @@ impl Site {
         site
     }
 
-    /// Adds settings to those of the forge.
+    /// Adds sections to the configuration.
     pub fn configure(&self, more: &str) {
+        self.write_configuration("", more);
+    }
+
+    /// Adds keys to `[forge]`.
+    fn configure_forge(&self, keys: &str) {
+        self.write_configuration(keys, "");
+    }
+
+    fn write_configuration(&self, forge: &str, more: &str) {
         let url = self.github.url();
         let text = format!(
             "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"local\"\n[sandbox.network]\npolicy = \"allow-all\"\n\
-             [forge]\ntype = \"github\"\n[forge.github]\nurl = \"{url}\"\napi_url = \"{url}\"\n{more}"
+             [forge]\ntype = \"github\"\n{forge}[forge.github]\nurl = \"{url}\"\napi_url = \"{url}\"\n{more}"
         );
         self.place.write("ralph.toml", &text);
     }
@@ -199,6 +208,53 @@ fn a_commit_of_a_person_pauses_the_run() {
     assert_eq!(site.github.pulls(REPO).len(), 0);
 }
 
+/// Somebody else's pull request changes `a.txt` too.
+fn other_pull_request(site: &Site) {
+    site.github
+        .push_as("ada", REPO, "ada/greeting", "a.txt", "good day\n");
+    site.github.add_collaborator(REPO, "ada", Role::Write);
+    site.github.add_pat("token-of-ada", "ada", &PERMISSIONS);
+    let call = reqwest::Client::new()
+        .post(format!("{}/repos/{REPO}/pulls", site.github.url()))
+        .bearer_auth("token-of-ada")
+        .header("user-agent", "ada")
+        .json(&json!({"title": "A greeting", "head": "ada/greeting", "base": "main"}));
+    let answer = tokio::runtime::Runtime::new()
+        .unwrap()
+        .block_on(call.send())
+        .unwrap();
+    assert_eq!(answer.status(), 201);
+}
+
+#[test]
+fn another_pull_request_with_the_same_files_is_named() {
+    let site = Site::new(FakeGitHub::start());
+    other_pull_request(&site);
+    let ended = site.run(&script([whole_task()]));
+    ended.expect(0, &["/acme/widget/pull/1 changes the same files: a.txt"]);
+    assert_eq!(site.github.pulls(REPO).len(), 2);
+}
+
+#[test]
+fn another_pull_request_with_the_same_files_pauses_the_run_if_wanted() {
+    let site = Site::new(FakeGitHub::start());
+    site.configure_forge("on_overlap = \"pause\"\n");
+    other_pull_request(&site);
+    let ended = site.run(&script([whole_task()]));
+    ended.expect(
+        3,
+        &[
+            "paused: ",
+            "changes the same files: a.txt",
+            "--set forge.on_overlap=warn",
+        ],
+    );
+    assert_eq!(site.github.pulls(REPO).len(), 1);
+    site.ralph(&["resume", "--set", "forge.on_overlap=warn"])
+        .expect(0, &["done: "]);
+    assert_eq!(site.github.pulls(REPO).len(), 2);
+}
+
 #[test]
 fn what_is_missing_is_said_before_anything_runs() {
     let mut site = Site::new(FakeGitHub::start());
@@ -242,6 +298,35 @@ fn the_token_of_gh_is_used() {
     site.expect_one_pull();
     std::fs::remove_file(gh).unwrap();
     site.expect_no_secret(&["CANARY"]);
+}
+
+/// The script that people run against the real GitHub works, and leaves nothing.
+#[test]
+fn the_smoke_test_opens_and_closes_a_pull_request() {
+    let site = Site::new(FakeGitHub::start());
+    let smoke = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/smoke");
+    let ralph = site.place.ralph(&[]);
+    let mut command = Command::new(smoke);
+    command
+        .args(["--github", REPO, "--ralph"])
+        .arg(ralph.get_program())
+        .env("GITHUB_PAT", TOKEN)
+        .env("RALPH_FORGE__GITHUB__URL", site.github.url())
+        .env("RALPH_FORGE__GITHUB__API_URL", site.github.url());
+    let ended = finish(&mut command);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("github: all is well; "), "{ended:?}");
+    let pulls = site.github.pulls(REPO);
+    assert!(pulls.len() == 1 && !pulls[0].open, "{pulls:?}");
+    assert_eq!(
+        site.github
+            .refs(REPO)
+            .keys()
+            .filter(|name| name.contains("ralph/"))
+            .count(),
+        0
+    );
+    assert_eq!(site.github.forbid_canary("CANARY"), Vec::<String>::new());
 }
 
 /// How often ralph is killed, unless `RALPH_GITHUB_KILLS` says otherwise.

@@ -83,6 +83,7 @@ impl SettingsShape {
         let dollars = |amount: f64| Usd::from_dollars(amount).expect("an amount of money");
         RunSettings {
             pull_request_interval: Duration::from_secs(600),
+            on_overlap: ralph::runner::OverlapRule::Warn,
             budget: Budget {
                 max_iterations: self.max_iterations,
                 max_wall_time: Duration::from_millis(self.max_wall_time_ms),
