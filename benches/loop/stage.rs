@@ -159,6 +159,7 @@ impl Stage {
             created: jiff::Timestamp::now(),
             task: task(iterations),
             branch_prefix: "ralph".to_owned(),
+            branch: None,
             project: None,
             overrides: Vec::new(),
             script: None,

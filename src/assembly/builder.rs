@@ -17,6 +17,7 @@ use super::broker::BrokeredServices;
 use super::choice::{AgentChoice, SandboxChoice};
 use super::configuration::{self, GivenSettings, TaskFile, project_dir};
 use super::error::{check_findings, io_error};
+use super::issue::ClaimedIssue;
 use super::profile_choice::check_profile;
 use super::ralph::RunTarget;
 use super::{
@@ -40,6 +41,7 @@ pub struct RalphBuilder {
     sinks: Vec<Arc<dyn EventSink>>,
     repository: Option<PathBuf>,
     task_file: Option<PathBuf>,
+    issue: Option<Arc<ClaimedIssue>>,
     resumed: Option<RunId>,
     config: Option<Config>,
     pub(super) given: GivenSettings,
@@ -59,6 +61,12 @@ impl RalphBuilder {
     /// Works on the task in this file; `ralph_task.md` by default.
     pub fn task_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.task_file = Some(path.into());
+        self
+    }
+
+    /// Works on an issue in place of a task in a file. Nothing is pushed once its claim is lost.
+    pub(crate) fn issue(mut self, issue: Arc<ClaimedIssue>) -> Self {
+        self.issue = Some(issue);
         self
     }
 
@@ -185,6 +193,7 @@ impl RalphBuilder {
             config,
             services,
             target,
+            issue: self.issue,
             image: prepared,
             sink: Arc::new(Fanout(self.sinks)),
         })
@@ -241,6 +250,7 @@ impl RalphBuilder {
                 project: Some(file.project.clone()),
                 task: file.text.clone(),
                 branch_prefix: config.settings.git.branch_prefix.clone(),
+                branch: self.issue.as_ref().map(|issue| issue.branch()),
                 overrides: overrides.map(|given| (given.key, given.value)).collect(),
                 script: self.script.take(),
             },
@@ -251,14 +261,20 @@ impl RalphBuilder {
     fn read_task(&self, context: &AssemblyContext) -> Result<TaskFile, AssemblyError> {
         let name = self.task_file.as_deref().unwrap_or(Path::new(TASK_FILE));
         let path = context.surroundings.dir().join(name);
-        let text = read_task_text(&path)?;
+        let text = match &self.issue {
+            Some(issue) => Some(issue.task.clone()),
+            None => read_task_text(&path)?,
+        };
         let project = project_dir(path.parent().unwrap_or(context.surroundings.dir()));
         // The task itself must not change the linter's rules, so its settings are left out.
         let config = match &self.config {
             Some(config) => config.clone(),
             None => configuration::load_quietly(context, project.clone(), &self.given)?,
         };
-        let min_checkboxes = config.settings.task.min_checkboxes.get() as usize;
+        let min_checkboxes = match self.issue {
+            Some(_) => 1,
+            None => config.settings.task.min_checkboxes.get() as usize,
+        };
         let findings = lint(text.as_deref(), min_checkboxes);
         check_findings(name, &findings, context.reporter.as_ref())?;
         Ok(TaskFile {

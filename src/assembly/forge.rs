@@ -94,7 +94,10 @@ pub(super) async fn fetch_credential(
 }
 
 /// The repository on GitHub: the one that is configured, else the one of the remote `origin`.
-async fn github_name(config: &Config, repository: &Repository) -> Result<RepositoryName, AssemblyError> {
+pub(super) async fn github_name(
+    config: &Config,
+    repository: &Repository,
+) -> Result<RepositoryName, AssemblyError> {
     let settings = &config.settings.forge.github;
     if let Some(name) = &settings.repository {
         return Ok(name.clone());
@@ -114,7 +117,7 @@ async fn github_name(config: &Config, repository: &Repository) -> Result<Reposit
     })
 }
 
-async fn create_client(
+pub(super) async fn create_client(
     context: &AssemblyContext,
     config: &Config,
     redactor: Redactor,

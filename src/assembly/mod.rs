@@ -31,6 +31,7 @@ mod error;
 mod event_log;
 mod forge;
 pub(crate) mod image;
+pub(crate) mod issue;
 pub(crate) mod package_clients;
 mod preflight;
 mod profile_choice;

@@ -15,6 +15,7 @@ use super::broker::{BrokeredServices, RunBroker};
 use super::equipment::Equipment;
 use super::event_log::EventLog;
 use super::image::PreparedImage;
+use super::issue::{ClaimedForge, ClaimedIssue};
 use super::spec::{SandboxUse, sandbox_spec};
 use super::{AssemblyContext, AssemblyError, RalphBuilder, forge, settings};
 
@@ -42,6 +43,8 @@ pub struct Ralph {
     pub(super) config: Config,
     pub(super) services: BrokeredServices,
     pub(super) target: RunTarget,
+    /// The issue that the run works on.
+    pub(super) issue: Option<Arc<ClaimedIssue>>,
     pub(super) image: PreparedImage,
     pub(super) sink: Arc<dyn EventSink>,
 }
@@ -132,13 +135,17 @@ impl Ralph {
             setup_cache: Some(context.surroundings.cache_dir()?.join("setup")),
             ..settings(config, script)?
         };
+        let mut forge = forge::create(context, config, &dir, &equipment.redactor).await?;
+        if let Some(issue) = self.issue {
+            forge = Arc::new(ClaimedForge { forge, issue });
+        }
         // The name lets a later process find what this one started, after a crash.
         let host = context.surroundings.host().with_name(dir.path());
         let parts = RunParts {
             provider: equipment.provider,
             agents: equipment.agents,
             model: equipment.model,
-            forge: forge::create(context, config, &dir, &equipment.redactor).await?,
+            forge,
             sink: Arc::new(EventLog::open(&dir.events_file(), self.sink)?),
             clock: context.surroundings.clock(),
             host,

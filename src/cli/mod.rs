@@ -12,6 +12,7 @@ mod error;
 mod gateway;
 mod image;
 mod init;
+mod issue;
 mod lint;
 mod logs;
 mod models;

@@ -26,6 +26,13 @@ pub(super) fn configuration(context: &Context, flags: Vec<ConfigOverride>) -> Re
     configuration::load(&context.assembly, None, &given)
 }
 
+/// Like [`configuration`], for a command whose run shows the warnings.
+pub(super) fn quiet_configuration(context: &Context, flags: Vec<ConfigOverride>) -> Result<Config, CliError> {
+    let given = context.global.given(flags)?;
+    let project = configuration::project_dir(context.surroundings().dir());
+    configuration::load_quietly(&context.assembly, project, &given)
+}
+
 impl GlobalArgs {
     /// The flags of a command, followed by what `--config` and `--set` give.
     pub(super) fn given(&self, flags: Vec<ConfigOverride>) -> Result<GivenSettings, CliError> {

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{CliError, CliExit, CliResult, Context, agent_help, flags, image};
+use super::overrides::quiet_configuration;
+use super::{CliError, CliExit, CliResult, Context, agent_help, flags, image, issue};
 use crate::assembly::{ActiveRun, RalphBuilder};
 use crate::gateway::audit::{AuditLog, AuditRecord, AuditTally, TallyEntry};
 use crate::runner::RunOutcome;
@@ -17,6 +18,12 @@ pub(super) struct RunArgs {
     /// The task file
     #[arg(default_value = "ralph_task.md")]
     pub(super) task: PathBuf,
+    /// Work on the issue with this number in place of a task file
+    #[arg(long, value_name = "N", conflicts_with = "task")]
+    pub(super) issue: Option<u64>,
+    /// Push the work on the issue and open its pull request, also if `forge.type` is not `github`
+    #[arg(long, requires = "issue")]
+    pub(super) push: bool,
     /// The provider: docker, docker-sandbox, tart, daytona or local
     #[arg(long = "type", value_name = "PROVIDER")]
     pub(super) provider: Option<String>,
@@ -67,7 +74,12 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> CliResult {
         ("--agent", "agent.name", args.agent),
         ("--profile", "default_profile", args.profile),
         ("--max-iterations", "budget.max_iterations", max_iterations),
+        ("--push", "forge.type", args.push.then(|| "github".to_owned())),
     ]);
+    let config = match args.issue {
+        Some(_) => Some(quiet_configuration(context, given.clone())?),
+        None => None,
+    };
     let mut builder = context
         .builder(given)?
         .task_file(&args.task)
@@ -80,6 +92,9 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> CliResult {
             text.map_err(|error| CliError::usage(format!("cannot read `{}`: {error}", path.display())))?,
         );
     }
+    if let (Some(number), Some(config)) = (args.issue, config) {
+        return Box::pin(issue::run(context, builder, &config, number, format)).await;
+    }
     let (run, signals) = start(context, builder).await?;
     drive(context, &run, signals, format).await
 }
@@ -90,10 +105,18 @@ pub(super) async fn start(
     builder: RalphBuilder,
 ) -> Result<(ActiveRun, Signals), CliError> {
     let mut signals = Signals::watch(&context.surroundings().host()).await?;
+    let run = start_watched(builder, &mut signals).await?;
+    Ok((run, signals))
+}
+
+/// Like [`start`] with signals that are watched already.
+pub(super) async fn start_watched(
+    builder: RalphBuilder,
+    signals: &mut Signals,
+) -> Result<ActiveRun, CliError> {
     let start = Box::pin(async { builder.build().await?.start().await });
     let hint = "no iteration had begun; run the same command again";
-    let run = signals.or_interrupted(hint, start).await?;
-    Ok((run, signals))
+    signals.or_interrupted(hint, start).await
 }
 
 /// Works on a run. Ctrl-C stops it after a clean-up; at the end a summary is shown.
@@ -103,14 +126,23 @@ pub(super) async fn drive(
     signals: Signals,
     format: EventFormat,
 ) -> CliResult {
-    let outcome = tokio::select! {
-        outcome = run.drive() => outcome?,
+    let outcome = drive_to_end(context, run, signals).await?;
+    summarize(context, run.dir(), &outcome, format)
+}
+
+/// Works on a run. Ctrl-C stops it after a clean-up.
+pub(super) async fn drive_to_end(
+    context: &Context,
+    run: &ActiveRun,
+    signals: Signals,
+) -> Result<RunOutcome, CliError> {
+    tokio::select! {
+        outcome = run.drive() => outcome,
         error = interrupted(context, run.dir(), signals) => {
             run.stop_sandbox().await?;
-            return Err(error);
+            Err(error)
         }
-    };
-    summarize(context, run.dir(), &outcome, format)
+    }
 }
 
 /// The first Ctrl-C (or SIGTERM, or SIGHUP) asks the run to stop; the second one ends it at once.
@@ -130,7 +162,13 @@ async fn interrupted(context: &Context, dir: &RunDir, mut signals: Signals) -> C
         .with_hint(format!("`ralph resume {id}` continues from the last iteration"))
 }
 
-fn summarize(context: &Context, dir: &RunDir, outcome: &RunOutcome, format: EventFormat) -> CliResult {
+/// Shows how a run ended. Returns its exit code.
+pub(super) fn summarize(
+    context: &Context,
+    dir: &RunDir,
+    outcome: &RunOutcome,
+    format: EventFormat,
+) -> CliResult {
     let cost = if outcome.used.unpriced_calls > 0 {
         "unknown".to_owned()
     } else {

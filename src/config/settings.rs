@@ -444,6 +444,11 @@ pub struct TaskSettings {
     /// The command that gets what the others need, for tasks that name none.
     #[serde(default)]
     pub setup_command: Option<String>,
+    /// The command that must succeed in the end, for issues.
+    #[serde(default)]
+    pub test_command: Option<String>,
+    /// The commands that verify each step of an issue.
+    pub verify_commands: Vec<String>,
 }
 
 /// `[prompt]`

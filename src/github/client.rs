@@ -91,6 +91,11 @@ impl GitHubClient {
         })
     }
 
+    /// The time by the client's clock.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// The pace that it keeps.
     pub(super) fn pace(&self) -> &GitHubPace {
         &self.pace
@@ -180,6 +185,21 @@ impl GitHubClient {
     /// Sets fields of an object.
     pub(super) async fn patch<T: DeserializeOwned>(&self, path: &str, body: Value) -> Result<T, GitHubError> {
         GitHubCall::new(self, Method::PATCH, path).body(body).json().await
+    }
+
+    /// Deletes something. It is repeated only if it surely had no effect.
+    pub(super) async fn delete_once(&self, path: &str) -> Result<(), GitHubError> {
+        let mut call = GitHubCall::new(self, Method::DELETE, path);
+        call.repeatable = false;
+        call.send().await.map(drop)
+    }
+
+    /// Removes something. That it is not there is no error.
+    pub(super) async fn remove(&self, path: &str) -> Result<(), GitHubError> {
+        match GitHubCall::new(self, Method::DELETE, path).send().await {
+            Err(error) if error.status() == Some(404) => Ok(()),
+            removed => removed.map(drop),
+        }
     }
 
     /// Marks a draft as ready for review, which only GraphQL can do. Doing it twice is harmless.

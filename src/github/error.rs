@@ -53,6 +53,14 @@ pub enum GitHubError {
         /// GitHub's message.
         message: String,
     },
+    /// Another process has taken a claim over, or a person has deleted it.
+    #[error("the claim on issue #{issue} was lost to {}", owner.as_deref().unwrap_or("a person who deleted it"))]
+    ClaimLost {
+        /// The number of the issue.
+        issue: u64,
+        /// The process that has it now.
+        owner: Option<String>,
+    },
 }
 
 impl GitHubError {
@@ -81,7 +89,9 @@ impl GitHubError {
             Self::Unreachable { source, .. } => !source.is_connect(),
             Self::Refused { status, .. } => *status >= 500,
             Self::Response { .. } => true,
-            Self::RateLimited { .. } | Self::AppKey(_) | Self::Mutation { .. } => false,
+            Self::RateLimited { .. } | Self::AppKey(_) | Self::Mutation { .. } | Self::ClaimLost { .. } => {
+                false
+            }
         }
     }
 
@@ -103,6 +113,7 @@ impl GitHubError {
                 "set `GITHUB_APP_PRIVATE_KEY_PEM` to the whole file that GitHub gave you, from BEGIN to END".to_owned(),
             ),
             Self::RateLimited { .. } => Some("resume the run then; other programs may use the same account".to_owned()),
+            Self::ClaimLost { .. } => Some("the work of this process is not pushed any more; the other one goes on".to_owned()),
             Self::Refused { .. } | Self::Response { .. } | Self::Mutation { .. } => None,
         }
     }

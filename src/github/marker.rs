@@ -64,7 +64,7 @@ fn hash(text: &str) -> String {
 }
 
 /// The lines that fit. A code fence or a folded part that is cut open is closed.
-fn whole_lines(text: &str, room: usize) -> String {
+pub(super) fn whole_lines(text: &str, room: usize) -> String {
     let end = (0..=room)
         .rev()
         .find(|at| text.is_char_boundary(*at))

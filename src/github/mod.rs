@@ -5,18 +5,22 @@
 
 mod address;
 mod ci;
+mod claims;
 mod client;
 mod credential;
 mod error;
 mod forge;
+mod issues;
 mod marker;
 mod pace;
 mod pulls;
 mod wire;
 
 pub use address::repository_name;
+pub use claims::{Claim, ClaimAttempt, ClaimRecord, Claims};
 pub use client::GitHubClient;
 pub use credential::{GitHubApp, GitHubCredential};
 pub use error::GitHubError;
 pub use forge::GitHubForge;
+pub use issues::{Issue, IssueStatus, Issues};
 pub use pace::GitHubPace;

@@ -21,6 +21,8 @@ pub struct NewRun {
     pub task: String,
     /// The first part of the branch name.
     pub branch_prefix: String,
+    /// The whole branch name, in place of one that is made from the task.
+    pub branch: Option<String>,
     /// The directory whose configuration the run started with; a resume reads it again.
     pub project: Option<PathBuf>,
     /// Settings given on the command line, which a resume keeps.
@@ -44,7 +46,10 @@ pub async fn create(
         None => repo.head_branch().await?,
     };
     let base = repo.resolve(base_branch.as_deref().unwrap_or("HEAD")).await?;
-    let (name, taken) = (branch_name(&task, new.branch_prefix), taken_branches(runs, repo)?);
+    let name = new
+        .branch
+        .unwrap_or_else(|| branch_name(&task, new.branch_prefix));
+    let taken = taken_branches(runs, repo)?;
     let branch = scm::reserve_branch(repo, &name, &taken, &base).await?;
     let overrides = new.overrides.into_iter();
     let facts = RunFacts {

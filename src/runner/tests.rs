@@ -70,6 +70,7 @@ impl TestRun {
             created: FixedClock.now(),
             task: TASK.to_owned(),
             branch_prefix: "ralph".to_owned(),
+            branch: None,
             project: None,
             overrides: Vec::new(),
             script: None,

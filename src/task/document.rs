@@ -72,17 +72,18 @@ fn keys(entries: &[YamlEntry]) -> BTreeSet<String> {
     set.map(|entry| entry.key.clone()).collect()
 }
 
-struct TaskParts<'a> {
+/// Where the parts of a text with frontmatter are.
+pub(super) struct TaskParts<'a> {
     /// The YAML with its opening `---`, so that line numbers are those of the file. `None` if it is never closed.
-    yaml: Option<&'a str>,
+    pub(super) yaml: Option<&'a str>,
     /// Why there is no frontmatter.
-    error: Option<TaskError>,
+    pub(super) error: Option<TaskError>,
     /// Where the Markdown begins, in bytes.
-    body_start: usize,
+    pub(super) body_start: usize,
 }
 
 impl<'a> TaskParts<'a> {
-    fn split(text: &'a str) -> Self {
+    pub(super) fn split(text: &'a str) -> Self {
         let head_start = text.len() - text.trim_start_matches(BYTE_ORDER_MARK).len();
         let mut lines = markdown::lines(text);
         let opening = lines

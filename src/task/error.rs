@@ -114,9 +114,10 @@ pub enum LintRule {
 /// An example of a key, for hints.
 pub(super) fn example(key: &str) -> String {
     let value = match key {
-        "task_id" => "fix-login",
+        "task_id" | "branch" => "fix-login",
         "repo_url" => "https://github.com/owner/name",
-        "base_branch" => "main",
+        "base_branch" | "base" => "main",
+        "depends" => "[11, 17]",
         "target_branch_prefix" => "ralph",
         "slug" | "target_branch_slug" => "login-timeout",
         "sandbox_provider" => "docker",

@@ -99,6 +99,19 @@ impl<'a> FrontmatterFields<'a> {
         list.unwrap_or_default()
     }
 
+    /// A number or a list of them, each perhaps with a `#` before it. Empty if the key is missing.
+    pub(super) fn numbers(&mut self, key: &'static str, expected: &'static str) -> Vec<u64> {
+        let number = |node| -> Result<u64, ()> {
+            let text = into_text(node).ok_or(())?;
+            text.trim_start_matches('#').parse().map_err(drop)
+        };
+        let list = self.value(key, expected, |node| match node.value {
+            YamlValue::Sequence(items) => items.into_iter().map(number).collect(),
+            _ => Ok(vec![number(node)?]),
+        });
+        list.unwrap_or_default()
+    }
+
     /// A template that can be rendered.
     pub(super) fn template(&mut self, key: &'static str) -> Option<String> {
         let mut entries = self.entries.iter();

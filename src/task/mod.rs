@@ -29,6 +29,7 @@ mod pull_request;
 mod pull_request_body;
 mod pull_request_template;
 mod setup;
+mod spec_issue;
 pub mod starter;
 mod ticks;
 mod yaml;
@@ -46,6 +47,7 @@ pub use pull_request::{
     PullRequestText, RiskFacts, render_pull_request,
 };
 pub use setup::{LOCK_FILES, proposed_setup};
+pub use spec_issue::{SpecChecks, SpecIssue, SpecStep, SpecStepState, mark_steps_done};
 pub use ticks::{render_ticks, ticked_ids};
 
 use document::TaskDocument;

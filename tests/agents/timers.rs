@@ -111,6 +111,7 @@ impl Library {
             created: jiff::Timestamp::now(),
             task: TASK.to_owned(),
             branch_prefix: "ralph".to_owned(),
+            branch: None,
             project: None,
             overrides: Vec::new(),
             script: None,

@@ -10,8 +10,10 @@
 )]
 
 mod ci;
+mod claims;
 mod desk;
 mod forge;
+mod issues;
 mod runs;
 
 use ::support::{self, need};

@@ -231,6 +231,7 @@ impl<'a> Stage<'a> {
             created: Timestamp::now(),
             task: self.history.task.text(),
             branch_prefix: "ralph".to_owned(),
+            branch: None,
             project: None,
             overrides: Vec::new(),
             script: None,

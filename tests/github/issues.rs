@@ -1,0 +1,257 @@
+//! `ralph run --issue`: from a specification in an issue to a pull request, and the result back on the issue.
+
+use serde_json::json;
+
+use crate::desk::{REPO, TOKEN};
+use crate::need;
+use crate::runs::Site;
+use crate::support::fake_github::{FakeGitHub, LimitSettings, Role};
+use crate::support::ralph::{Ended, Live, commit, doing, ending, eventually, finish, run, script, write};
+
+const SPEC: &str = "---\nbranch: feature/hello\nbase: main\n---\nBoth files greet.\n\n## Write a.txt\n\n## Write b.txt\n\n\
+    ## Write c.txt [blocked: not yet]\n";
+const PERMISSIONS: [&str; 3] = ["contents:write", "pull_requests:write", "issues:write"];
+const COMMANDS: &str =
+    "[task]\ntest_command = \"sh test.sh\"\nverify_commands = [\"grep -q hello a.txt b.txt\"]\n";
+
+/// A site with an issue that Ada, who may write, has opened and labelled.
+fn site(github: FakeGitHub, body: &str) -> (Site, u64) {
+    let site = Site::new(github);
+    site.github.add_pat(TOKEN, "ralph-bot", &PERMISSIONS);
+    site.github.set_limits(LimitSettings {
+        writes_a_minute: usize::MAX,
+        ..LimitSettings::default()
+    });
+    site.github.add_collaborator(REPO, "ada", Role::Write);
+    site.github.add_collaborator(REPO, "eve", Role::Read);
+    site.configure(COMMANDS);
+    let issue = site.github.open_issue_as("ada", REPO, "Say hello", body);
+    for label in ["Spec", "status:ready", "good first issue"] {
+        site.github.label_as("ada", REPO, issue, label);
+    }
+    (site, issue)
+}
+
+fn run_issue(site: &Site, issue: u64, script: &serde_json::Value) -> Ended {
+    finish(site.scripted(script).args(["--issue", &issue.to_string()]))
+}
+
+fn all_of_it() -> serde_json::Value {
+    script([ending([
+        write("a.txt", "hello\n"),
+        write("b.txt", "hello\n"),
+        commit("Say hello"),
+    ])])
+}
+
+/// The labels are those, there is one comment of ralph with this, and no claim is left.
+fn expect_mirrored(site: &Site, issue: u64, status: &str, comment: &str) {
+    let mut labels = site.github.labels(REPO, issue);
+    labels.sort();
+    assert_eq!(labels, ["Spec", "good first issue", status]);
+    let comments = site.github.comments(REPO, issue);
+    assert_eq!(comments.len(), 1, "{comments:?}");
+    assert!(
+        comments[0].body.starts_with("<!-- ralph-issue -->\n"),
+        "{comments:?}"
+    );
+    assert!(comments[0].body.contains(comment), "{comments:?}");
+    expect_no_claim(site);
+}
+
+fn expect_no_claim(site: &Site) {
+    let refs = site.github.refs(REPO);
+    assert!(!refs.keys().any(|name| name.contains("claims")), "{refs:?}");
+}
+
+#[test]
+fn an_issue_ends_in_a_pull_request() {
+    let (site, issue) = site(need!(FakeGitHub::start_validated()), SPEC);
+    run_issue(&site, issue, &all_of_it()).expect(0, &["done: ", "/acme/widget/pull/2"]);
+    site.expect_one_pull();
+    let pull = site.github.pulls(REPO).remove(0);
+    assert_eq!(
+        (pull.head.as_str(), pull.base.as_str()),
+        ("feature/hello", "main")
+    );
+    expect_mirrored(&site, issue, "status:done", "/acme/widget/pull/2");
+    let body = site.github.body(REPO, issue);
+    assert_eq!(
+        body,
+        SPEC.replace("a.txt\n", "a.txt [done]\n")
+            .replace("b.txt\n", "b.txt [done]\n")
+    );
+    site.expect_no_secret(&["CANARY"]);
+}
+
+#[test]
+fn what_a_run_cannot_do_needs_attention_and_keeps_the_ticked_steps() {
+    let (site, issue) = site(FakeGitHub::start(), SPEC);
+    let pause = doing([json!({"type": "pause", "reason": "@ada which greeting?"})]);
+    run_issue(&site, issue, &script([pause])).expect(3, &["paused: "]);
+    expect_mirrored(&site, issue, "status:needs-attention", "@ada which greeting?");
+    assert_eq!(site.github.body(REPO, issue), SPEC);
+    // A person makes it ready again: there is still one comment.
+    site.github
+        .unlabel_as("ada", REPO, issue, "status:needs-attention");
+    site.github.label_as("ada", REPO, issue, "status:ready");
+    run_issue(&site, issue, &all_of_it()).expect(0, &["done: "]);
+    expect_mirrored(&site, issue, "status:done", "All steps are done");
+}
+
+#[test]
+fn an_issue_that_nothing_verifies_needs_attention() {
+    let (site, issue) = site(FakeGitHub::start(), SPEC);
+    site.configure("[task]\ntest_command = \"true\"\n");
+    run_issue(&site, issue, &all_of_it()).expect(2, &["cannot become a task", "nothing verifies S1"]);
+    expect_mirrored(&site, issue, "status:needs-attention", "nothing verifies S2");
+    assert_eq!(site.place.runs().len(), 0);
+}
+
+#[test]
+fn an_issue_without_a_branch_needs_attention() {
+    let (site, issue) = site(FakeGitHub::start(), "## Write a.txt\n");
+    run_issue(&site, issue, &all_of_it()).expect(2, &["`branch` is missing"]);
+    expect_mirrored(&site, issue, "status:needs-attention", "`branch` is missing");
+}
+
+/// Refused with these words, and nothing is changed on GitHub.
+fn expect_untouched(site: &Site, issue: u64, words: &[&str]) {
+    let labels = site.github.labels(REPO, issue);
+    run_issue(site, issue, &all_of_it()).expect(2, words);
+    assert_eq!(site.github.labels(REPO, issue), labels);
+    assert_eq!(site.github.comments(REPO, issue).len(), 0);
+    assert_eq!(site.github.pulls(REPO).len(), 0);
+    assert_eq!(site.place.runs().len(), 0);
+    expect_no_claim(site);
+}
+
+#[test]
+fn words_of_strangers_are_not_worked_on() {
+    let (site, trusted) = site(FakeGitHub::start(), SPEC);
+    let theirs = site.github.open_issue_as("eve", REPO, "Say hello", SPEC);
+    for label in ["spec", "status:ready"] {
+        site.github.label_as("ada", REPO, theirs, label);
+    }
+    expect_untouched(
+        &site,
+        theirs,
+        &["the author of issue #2, @eve, does not have write permission"],
+    );
+    // The label of an issue of Ada, set again by somebody who lost the permission since.
+    site.github.unlabel_as("ada", REPO, trusted, "status:ready");
+    site.github.label_as("eve", REPO, trusted, "status:ready");
+    expect_untouched(
+        &site,
+        trusted,
+        &["the label `status:ready` of issue #1 was set by @eve"],
+    );
+}
+
+#[test]
+fn only_open_and_ready_issues_without_open_dependencies_are_claimed() {
+    let waiting = SPEC.replace("base: main\n", "base: main\ndepends: 2\n");
+    let (site, issue) = site(FakeGitHub::start(), &waiting);
+    let other = site.github.open_issue_as("ada", REPO, "Before", SPEC);
+    expect_untouched(&site, other, &["issue #2 does not have the label `spec`"]);
+    expect_untouched(&site, issue, &["issue #1 waits for #2"]);
+    site.github.label_as("ada", REPO, other, "status:done");
+    let third = site.github.open_issue_as("ada", REPO, "Blocks by GitHub", SPEC);
+    site.github.block(REPO, issue, third);
+    expect_untouched(&site, issue, &["issue #1 waits for #3"]);
+    site.github.close_as("ada", REPO, third);
+    site.github.close_as("ada", REPO, issue);
+    expect_untouched(&site, issue, &["issue #1 is closed"]);
+    site.github.reopen_as("ada", REPO, issue);
+    run_issue(&site, issue, &all_of_it()).expect(0, &["done: "]);
+}
+
+#[test]
+fn the_forge_must_push() {
+    let (site, issue) = site(FakeGitHub::start(), SPEC);
+    let local = |more: &[&str]| {
+        let issue = issue.to_string();
+        let args = [&["--issue", &issue, "--set", "forge.type=local"], more].concat();
+        finish(site.scripted(&all_of_it()).args(args))
+    };
+    local(&[]).expect(2, &["issues need the forge `github`", "--push"]);
+    let issue_text = issue.to_string();
+    site.place.write(
+        "ralph.toml",
+        &std::fs::read_to_string(site.place.repo().join("ralph.toml"))
+            .unwrap()
+            .replace("[forge]\ntype = \"github\"\n", ""),
+    );
+    let ended = finish(
+        site.scripted(&all_of_it())
+            .args(["--issue", &issue_text, "--push"]),
+    );
+    ended.expect(0, &["done: "]);
+    site.expect_one_pull();
+}
+
+/// Waits until the claim names the run.
+fn wait_for_run(site: &Site, issue: u64) {
+    eventually("the run to be in the claim", || {
+        let refs = site.github.refs(REPO);
+        let claim = refs.get(&format!("refs/ralph/claims/{issue}"));
+        let message = |sha: &String| site.github.git(REPO, &["log", "-1", "--format=%B", sha]);
+        claim.is_some_and(|sha| message(sha).contains("\"run\":\"r"))
+    });
+}
+
+#[test]
+fn ctrl_c_makes_the_issue_ready_again() {
+    let (site, issue) = site(FakeGitHub::start(), SPEC);
+    let slow = script([doing([write("a.txt", "hello\n"), run("touch started; sleep 60")])]);
+    let mut command = site.scripted(&slow);
+    let running = Live::start(command.args(["--issue", &issue.to_string()]));
+    wait_for_run(&site, issue);
+    assert!(
+        site.github
+            .labels(REPO, issue)
+            .contains(&"status:in-progress".to_owned())
+    );
+    // A second process finds the issue taken.
+    run_issue(&site, issue, &all_of_it()).expect(2, &["issue #1 does not have the label `status:ready`"]);
+    running.signal("INT");
+    running.wait().expect(3, &["Stopping."]);
+    expect_mirrored(&site, issue, "status:ready", "ready again");
+}
+
+/// While a run works, another process takes its claim over: the run ends and pushes nothing.
+#[test]
+fn a_run_that_lost_its_claim_leaves_the_issue_alone() {
+    let (site, issue) = site(FakeGitHub::start(), SPEC);
+    let slow = script([ending([
+        write("a.txt", "hello\n"),
+        write("b.txt", "hello\n"),
+        commit("Say hello"),
+        run("sleep 8"),
+    ])]);
+    let mut command = site.scripted(&slow);
+    let running = Live::start(command.args(["--issue", &issue.to_string()]));
+    let name = format!("refs/ralph/claims/{issue}");
+    wait_for_run(&site, issue);
+    let theirs = site.github.git(
+        REPO,
+        &[
+            "-c",
+            "user.name=x",
+            "-c",
+            "user.email=x@localhost",
+            "commit-tree",
+            "main^{tree}",
+            "-m",
+            r#"{"owner":"another","epoch":2,"until":"2099-01-01T00:00:00Z","run":null}"#,
+        ],
+    );
+    site.github.git(REPO, &["update-ref", &name, theirs.trim()]);
+    running
+        .wait()
+        .expect(1, &["the claim on issue #1 was lost to another"]);
+    assert_eq!(site.github.refs(REPO)[&name], theirs.trim());
+    assert_eq!(site.github.comments(REPO, issue).len(), 0);
+    assert_eq!(site.github.pulls(REPO).len(), 0);
+    assert!(!site.github.refs(REPO).contains_key("refs/heads/feature/hello"));
+}
