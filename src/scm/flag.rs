@@ -36,6 +36,9 @@ const POLICY_PATHS: [&str; 18] = [
     "nix.conf",
 ];
 
+/// The directory of a repository with the public keys of hosts whose signed evidence counts.
+pub const EVIDENCE_KEYS_DIR: &str = ".ralph-evidence-keys";
+
 /// A change that a person has to check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeFlag {
@@ -89,6 +92,9 @@ fn reasons(change: &TreeChange, target: Option<String>) -> Vec<String> {
     let mut reasons = Vec::new();
     if is_policy_file(&change.path) {
         reasons.push("decides what runs later".to_owned());
+    }
+    if change.path.components().next() == Some(EVIDENCE_KEYS_DIR.as_bytes()) {
+        reasons.push("decides whose signatures on evidence count".to_owned());
     }
     if let Some(target) = target {
         let link = if leaves(&change.path, &target) {

@@ -75,6 +75,14 @@ impl<'a> FastImport<'a> {
         self.stream.push(b'\n');
     }
 
+    /// Makes these bytes the note of a commit, in a commit of notes.
+    pub(super) fn note(&mut self, commit: &ObjectId, bytes: &[u8]) {
+        let head = format!("N inline {commit}\ndata {}\n", bytes.len());
+        self.stream.extend_from_slice(head.as_bytes());
+        self.stream.extend_from_slice(bytes);
+        self.stream.push(b'\n');
+    }
+
     /// Removes `path`, if it exists.
     pub(super) fn remove(&mut self, path: &RepoPath) {
         self.line("D ", path);

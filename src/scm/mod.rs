@@ -20,6 +20,7 @@
 //! # }
 //! ```
 
+mod base;
 mod branch;
 pub mod bundle;
 mod checkpoint;
@@ -35,6 +36,7 @@ mod history;
 mod import;
 mod local_forge;
 mod mirror;
+mod notes;
 mod objects;
 mod path;
 mod push;
@@ -52,7 +54,7 @@ pub use checkpoint::{Checkpoint, CheckpointContent, Checkpoints, StateFile};
 pub use clone::{CloneStart, CommitIdentity, CommitIdentityError, PrivateClone, trust_variables};
 pub use diff::{Diff, FileChange, LineCount, changed_files};
 pub use error::{HandBackRefusal, ScmError};
-pub use flag::{ChangeFlag, agent_settings, flags_between};
+pub use flag::{ChangeFlag, EVIDENCE_KEYS_DIR, agent_settings, flags_between};
 pub use forge::{
     CiFailure, CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest,
     PullRequestOverlap,

@@ -6,6 +6,7 @@ mod forge;
 mod handback;
 mod hostile;
 mod mirror;
+mod notes;
 mod repository;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,71 @@
+//! The branch that others build on, and where a commit left it.
+
+use super::error::ScmError;
+use super::git::{one_id, output};
+use super::repository::Repository;
+use crate::exec::ExitStatus;
+use crate::id::ObjectId;
+
+/// Where the base branch is looked for, after the default branch of `origin`.
+const USUAL_BASES: [&str; 4] = [
+    "refs/remotes/origin/main",
+    "refs/remotes/origin/master",
+    "refs/heads/main",
+    "refs/heads/master",
+];
+
+impl Repository {
+    /// The ref of the base branch: the default branch of `origin`, else `main` or `master`, of `origin` first. What is checked
+    /// out does not matter.
+    pub async fn usual_base(&self) -> Result<Option<String>, ScmError> {
+        let command = self.git.command("symbolic-ref --quiet refs/remotes/origin/HEAD");
+        let exit = self.git.exit(&command).await?;
+        let of_origin = if exit.status == ExitStatus::Code(1) {
+            None
+        } else {
+            let printed = output(&command, &exit)?;
+            Some(String::from_utf8_lossy(&printed).trim_end().to_owned())
+        };
+        let usual = USUAL_BASES.map(str::to_owned);
+        for name in of_origin.into_iter().chain(usual) {
+            if self.read_ref(&name).await?.is_some() {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The commit at which the branch of `commit` left the base branch with the tip `base`; `None` if they share nothing. If
+    /// the branch is merged by now, the base branch before that merge is meant.
+    pub async fn fork_point(&self, base: &ObjectId, commit: &ObjectId) -> Result<Option<ObjectId>, ScmError> {
+        let git = &self.git;
+        let printed = git
+            .run(&git.command("rev-list --first-parent").arg(base.as_str()))
+            .await?;
+        let text = String::from_utf8_lossy(&printed).into_owned();
+        let tips: Vec<&str> = text.lines().collect();
+        // The tips of the base branch, newest first. The first of them contain the commit, if it is merged.
+        let (mut containing, mut without) = (0, tips.len());
+        while containing < without {
+            let middle = usize::midpoint(containing, without);
+            let command = git.command("merge-base --is-ancestor");
+            let command = command.args([commit.as_str(), tips[middle]]);
+            let exit = git.exit(&command).await?;
+            if exit.status == ExitStatus::Code(1) {
+                without = middle;
+            } else {
+                output(&command, &exit)?;
+                containing = middle + 1;
+            }
+        }
+        let Some(before) = tips.get(containing) else {
+            return Ok(None);
+        };
+        let command = git.command("merge-base").args([before, commit.as_str()]);
+        let exit = git.exit(&command).await?;
+        if exit.status == ExitStatus::Code(1) {
+            return Ok(None);
+        }
+        one_id(&output(&command, &exit)?).map(Some)
+    }
+}
