@@ -31,6 +31,19 @@ pub(crate) fn write_durably(path: &Path, bytes: &[u8], access: FileAccess) -> io
     Ok(())
 }
 
+/// Like [`write_durably`], unless the file exists: then nothing is written.
+pub(crate) fn create_durably(path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
+    let file = stage(path, bytes, access)?;
+    file.as_file().sync_all()?;
+    match file.persist_noclobber(path) {
+        Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        created => {
+            created?;
+            Ok(())
+        }
+    }
+}
+
 /// Writes a cache file. A failure is only logged, because nothing depends on a cache.
 pub(crate) fn write_cache(path: &Path, bytes: &[u8]) {
     if let Err(error) = write_atomically(path, bytes, FileAccess::Private) {

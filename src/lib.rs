@@ -78,6 +78,7 @@ pub mod digest;
 #[doc(hidden)]
 pub mod engine;
 pub mod event;
+pub mod evidence;
 pub mod exec;
 #[doc(hidden)]
 pub mod failure;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ralph::agent::Agents;
 use ralph::agent::actions::ActionsAgent;
 use ralph::event::EventSink;
+use ralph::evidence::SigningKey;
 use ralph::exec::{Command, Discard, Host};
 use ralph::model::{Model, ModelError, ModelReply, Profile};
 use ralph::runner::{
@@ -179,6 +180,7 @@ impl Stage {
                 pid: std::process::id(),
             },
             metering: None,
+            evidence_key: SigningKey::generate()?,
             preconditions: Vec::new(),
         };
         Ok(runner::drive(&parts, &settings(iterations)?, &sandbox(&dir), &dir).await?)

@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::config::ConfigError;
 use crate::credential::{CredentialError, LoginError};
 use crate::engine::EngineError;
+use crate::evidence::{AttachError, EvidenceKeyError};
 use crate::gateway::audit::AuditError;
 use crate::gateway::broker::{BrokerError, UpstreamError};
 use crate::gateway::meter::MeterError;
@@ -234,6 +235,12 @@ impl From<ScmError> for AssemblyError {
     }
 }
 
+impl From<EvidenceKeyError> for AssemblyError {
+    fn from(error: EvidenceKeyError) -> Self {
+        Self::from_error(Usage, &error).with_hint_of(Some(error.hint()))
+    }
+}
+
 impl From<SandboxError> for AssemblyError {
     fn from(error: SandboxError) -> Self {
         let (kind, fallback) = match error.kind() {
@@ -267,7 +274,7 @@ impl From<RunError> for AssemblyError {
         match error {
             RunError::State(error) => error.into(),
             RunError::Sandbox(error) => error.into(),
-            RunError::Scm(error) => error.into(),
+            RunError::Scm(error) | RunError::Evidence(AttachError::Scm(error)) => error.into(),
             RunError::Task(error) => error.into(),
             error @ RunError::StateRefGone { .. } => Self::from_error(Runtime, &error)
                 .with_hint("fetch it from where it was pushed to, or `ralph run` the task again"),

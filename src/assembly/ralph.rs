@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::config::{Config, OnFullAudit};
 use crate::event::EventSink;
+use crate::evidence::SigningKey;
 use crate::gateway::audit::{AuditLimits, AuditLog};
 use crate::runner::{self, NewRun, RunOutcome, RunParts, RunSettings};
 use crate::sandbox::SandboxSpec;
@@ -141,6 +142,8 @@ impl Ralph {
         }
         // The name lets a later process find what this one started, after a crash.
         let host = context.surroundings.host().with_name(dir.path());
+        let evidence_key = SigningKey::load_or_create(&context.surroundings.evidence_key()?)?;
+        equipment.redactor.learn([evidence_key.private()]);
         let parts = RunParts {
             provider: equipment.provider,
             agents: equipment.agents,
@@ -152,6 +155,7 @@ impl Ralph {
             redactor: equipment.redactor,
             owner: context.surroundings.owner(),
             metering: brokered.as_ref().and_then(|broker| broker.metering.clone()),
+            evidence_key,
             preconditions: equipment.preconditions,
         };
         Ok(ActiveRun {

@@ -210,6 +210,11 @@ impl Surroundings {
         Ok(Runs::under(self.data_dir()?.join("runs")))
     }
 
+    /// The file of the host's key for evidence.
+    pub(crate) fn evidence_key(&self) -> Result<PathBuf, AssemblyError> {
+        Ok(self.data_dir()?.join("evidence-key.pem"))
+    }
+
     /// Starts programs on the host without any secret in their environment.
     #[must_use]
     pub fn host(&self) -> Host {

@@ -9,6 +9,7 @@ mod doctor;
 mod edit;
 mod environment;
 mod error;
+mod evidence;
 mod gateway;
 mod image;
 mod init;
@@ -99,6 +100,8 @@ enum CliCommand {
     Prune(remove::PruneArgs),
     Logs(logs::LogsArgs),
     Diff(diff::DiffArgs),
+    #[command(subcommand)]
+    Evidence(evidence::EvidenceSubcommand),
     Models(models::ModelsArgs),
     Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
@@ -213,6 +216,7 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::Prune(args) => block_on(remove::prune(context, args)),
         CliCommand::Logs(args) => logs::logs(context, &args),
         CliCommand::Diff(args) => block_on(diff::diff(context, args)),
+        CliCommand::Evidence(args) => block_on(evidence::evidence(context, args)),
         CliCommand::Models(args) => models::models(context, &args),
         CliCommand::Doctor(args) => block_on(doctor::doctor(context, args)),
         CliCommand::Demo(args) => block_on(demo::demo(context, args)),

@@ -101,6 +101,12 @@ impl Policy {
         }
     }
 
+    /// What it does with names that no rule is about.
+    #[must_use]
+    pub fn mode(&self) -> PolicyMode {
+        self.mode
+    }
+
     /// Sets the place where the mode is configured, for example `ralph.toml:2:10`.
     #[must_use]
     pub fn chosen_at(mut self, place: &str) -> Self {

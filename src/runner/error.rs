@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::evidence::AttachError;
 use crate::gateway::meter::MeterError;
 use crate::model::ModelError;
 use crate::sandbox::{SandboxError, SandboxErrorKind};
@@ -25,6 +26,9 @@ pub enum RunError {
     /// Git or the private clone failed.
     #[error(transparent)]
     Scm(#[from] ScmError),
+    /// The signed evidence could not be kept.
+    #[error(transparent)]
+    Evidence(#[from] AttachError),
     /// The pull request could not be opened.
     #[error(transparent)]
     Forge(#[from] ForgeError),

@@ -301,6 +301,7 @@ impl Run<'_> {
         if let Some(place) = place {
             command.env.extend(place.space.env.clone());
         }
+        let started = self.inputs.parts.clock.now();
         let exit = if quiet {
             sandbox.exec_trusted(&command, &mut Discard).await?
         } else {
@@ -331,6 +332,7 @@ impl Run<'_> {
         evidence.checks.push(CheckResult {
             command: line.to_owned(),
             code: exit.status.shell_code(),
+            started: Some(started),
             seconds: (exit.duration.as_secs_f64() * 1000.0).round() / 1000.0,
             commit: commit.cloned(),
         });

@@ -346,6 +346,7 @@ pub(super) mod tests {
         let check = |code: i32| CheckResult {
             command: "make test".to_owned(),
             code,
+            started: None,
             seconds: 0.0,
             commit: None,
         };

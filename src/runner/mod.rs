@@ -47,6 +47,7 @@ mod saved;
 mod session;
 mod settings;
 mod setup;
+mod signature;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -60,6 +61,7 @@ use std::sync::Arc;
 use crate::agent::Agents;
 use crate::clock::Clock;
 use crate::event::EventSink;
+use crate::evidence::SigningKey;
 use crate::exec::Host;
 use crate::id::{ObjectId, RunId};
 use crate::model::Model;
@@ -105,6 +107,8 @@ pub struct RunParts {
     pub owner: RunOwner,
     /// Counts the calls of agent programs, where they go through the broker.
     pub metering: Option<AgentMetering>,
+    /// Signs the evidence.
+    pub evidence_key: SigningKey,
     /// Checks on the host, besides those of the runner itself, that must pass before the run starts.
     pub preconditions: Vec<Arc<dyn Precondition>>,
 }

@@ -16,12 +16,14 @@ use super::error::Halt;
 use super::pull_request::{base_name, pull_request_text};
 use super::run::Run;
 use super::settings::OverlapRule;
+use super::signature::sign_evidence;
 
-/// Opens the pull request of the newest record, whose evidence is complete, and ends the run as done.
+/// Signs the evidence of the newest record, which is complete, opens the pull request, and ends the run as done.
 pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
     let Some(record) = run.progress.last_record().cloned() else {
         return Ok(());
     };
+    sign_evidence(run, &record).await?;
     let draft = run.task.frontmatter.pr.draft;
     let ci = run.inputs.settings.done.ci;
     let request = request(run, &record, draft || ci.is_some()).await?;
@@ -159,7 +161,7 @@ fn newest_pull_request(lines: &[JournalLine]) -> Option<(&crate::id::ObjectId, &
 async fn request(run: &Run<'_>, record: &IterationRecord, draft: bool) -> Result<PullRequest, Halt> {
     let (parts, progress) = (run.inputs.parts, &run.progress);
     let facts = progress.facts();
-    let text = pull_request_text(&run.task, record, progress, &run.workplace).await?;
+    let text = pull_request_text(run, record).await?;
     let PullRequestText { title, body } = text;
     Ok(PullRequest {
         run: facts.id.clone(),

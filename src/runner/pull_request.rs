@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::gateway::audit::{AuditLog, AuditTally};
 use crate::scm::{ChangeFlag, FileChange, agent_settings, changed_files, flags_between};
-use crate::state::{IterationRecord, JournalEntry, JournalLine, standing_records};
+use crate::state::{
+    CheckResult, IterationRecord, IterationVerdict, JournalEntry, JournalLine, standing_records,
+};
 use crate::task::{
     AgentFact, BlockedHostFact, CheckboxCostFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact,
     InterventionFact, IterationFact, NetworkFact, PullRequestFacts, PullRequestText, RiskFacts, Task,
@@ -19,6 +21,8 @@ use super::compute_cost::ComputeCost;
 use super::leftovers::named;
 use super::progress::RunProgress;
 use super::review::{flaky_reason, weakened_reason};
+use super::run::Run;
+use super::signature::signature_fact;
 use super::text::{first_bytes, shell_word};
 use super::workplace::Workplace;
 use super::{RunError, RunInputs};
@@ -28,11 +32,10 @@ const SUMMARY_BYTES: usize = 200;
 
 /// The text of the pull request for a record whose evidence is complete.
 pub(super) async fn pull_request_text(
-    task: &Task,
+    driven: &Run<'_>,
     record: &IterationRecord,
-    progress: &RunProgress<'_>,
-    workplace: &Workplace<'_>,
 ) -> Result<PullRequestText, RunError> {
+    let (task, progress, workplace) = (&driven.task, &driven.progress, &driven.workplace);
     let (run, spent) = (progress.facts(), progress.ledger());
     let (repo, base) = (&workplace.repo, base_name(progress));
     let settings = agent_settings(repo, &run.base).await?;
@@ -41,6 +44,8 @@ pub(super) async fn pull_request_text(
     let files = changed_files(repo, &run.base, &record.tip).await?;
     let changes = flags_between(repo, &run.base, &record.tip).await?;
     let hourly = workplace.inputs.parts.provider.hourly_cost(workplace.inputs.spec);
+    // A draft of unfinished work has nothing that is signed.
+    let is_complete = record.verdict == IterationVerdict::Complete;
     let facts = PullRequestFacts {
         task_id: task.frontmatter.task_id.to_string(),
         title: task.title().to_owned(),
@@ -53,6 +58,7 @@ pub(super) async fn pull_request_text(
         evidence: evidence(task, record),
         evidence_apart: record.evidence_apart,
         evidence_shares: record.evidence_shares.clone(),
+        signature: is_complete.then(|| signature_fact(driven, record)),
         files: files.iter().map(file).collect(),
         iterations: spent.iterations,
         history: records.iter().copied().map(iteration).collect(),
@@ -132,27 +138,41 @@ fn evidence(task: &Task, record: &IterationRecord) -> Vec<EvidenceFact> {
     all
 }
 
-/// Each command once, in order, with its last result and how often it ran.
+/// Each command in order, and its last result with how often it ran.
 fn results(record: &IterationRecord) -> (Vec<&str>, BTreeMap<&str, EvidenceFact>) {
-    let (mut order, mut results): (Vec<&str>, BTreeMap<&str, EvidenceFact>) = <_>::default();
-    for check in &record.evidence {
-        let command = check.command.as_str();
-        let runs = results.get(command).map_or(0, |known| known.runs);
-        if runs == 0 {
-            order.push(command);
-        }
+    let commands = repeated(record).into_iter().map(|(check, runs)| {
         let fact = EvidenceFact {
-            command: command.to_owned(),
+            command: check.command.clone(),
             exit: check.code,
             duration_s: check.seconds,
             // Evidence always has a commit: `judge` keeps only such checks.
             commit: check.commit.as_ref().map(ToString::to_string).unwrap_or_default(),
-            runs: runs + 1,
+            runs,
             ..EvidenceFact::default()
         };
-        results.insert(command, fact);
+        (check.command.as_str(), fact)
+    });
+    let commands: Vec<(&str, EvidenceFact)> = commands.collect();
+    let order = commands.iter().map(|(command, _)| *command).collect();
+    (order, commands.into_iter().collect())
+}
+
+/// Each command of the evidence once, with its last result and how often it ran.
+pub(super) fn repeated(record: &IterationRecord) -> Vec<(&CheckResult, u32)> {
+    let mut commands: Vec<(&CheckResult, u32)> = Vec::new();
+    for check in &record.evidence {
+        match commands
+            .iter_mut()
+            .find(|(known, _)| known.command == check.command)
+        {
+            Some((known, runs)) => {
+                *known = check;
+                *runs += 1;
+            }
+            None => commands.push((check, 1)),
+        }
     }
-    (order, results)
+    commands
 }
 
 /// What a reviewer should look at: weakened checks first, then flaky commands, commits of the runner, then other changes.
@@ -250,7 +270,7 @@ fn interventions(lines: &[JournalLine]) -> Vec<InterventionFact> {
 }
 
 /// Each pair of agent and model once, in the order of their first iteration.
-fn agents(records: &[&IterationRecord]) -> Vec<AgentFact> {
+pub(super) fn agents(records: &[&IterationRecord]) -> Vec<AgentFact> {
     let mut agents: Vec<AgentFact> = Vec::new();
     for record in records {
         let fact = AgentFact {
@@ -264,7 +284,7 @@ fn agents(records: &[&IterationRecord]) -> Vec<AgentFact> {
     agents
 }
 
-fn image(workplace: &Workplace<'_>) -> Option<ImageFact> {
+pub(super) fn image(workplace: &Workplace<'_>) -> Option<ImageFact> {
     let name = workplace.inputs.spec.image.clone()?;
     let digest = workplace.sandbox().image_digest();
     Some(ImageFact {
@@ -345,6 +365,7 @@ mod tests {
         .unwrap();
         let check = |command: &str, seconds| CheckResult {
             command: command.to_owned(),
+            started: None,
             code: 0,
             seconds,
             commit: Some(uneventful().tip),

@@ -16,6 +16,7 @@ use crate::agent::Agents;
 use crate::agent::actions::ActionsAgent;
 use crate::clock::Clock;
 use crate::event::{Event, EventKind};
+use crate::evidence::SigningKey;
 use crate::exec::tests::search_path;
 use crate::exec::{Command, Discard, Host};
 use crate::model::{Profile, Script, ScriptedModel};
@@ -93,6 +94,7 @@ impl TestRun {
             redactor,
             owner: RunOwner::this_process("test"),
             metering: None,
+            evidence_key: SigningKey::generate().unwrap(),
             preconditions: Vec::new(),
         };
         Self {

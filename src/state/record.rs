@@ -1,5 +1,6 @@
 //! The record of an iteration: the facts that later verdicts are based on.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::id::ObjectId;
@@ -138,6 +139,9 @@ pub struct CheckResult {
     pub command: String,
     /// Its exit code, as a shell reports it.
     pub code: i32,
+    /// When it started.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub started: Option<Timestamp>,
     /// How long it ran, in seconds.
     pub seconds: f64,
     /// The commit it ran on, if it is evidence.

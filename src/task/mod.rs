@@ -44,7 +44,7 @@ pub use project::ProjectFacts;
 pub use pull_request::{
     AgentFact, BlockedHostFact, CheckboxCostFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact,
     InterventionFact, IterationFact, NetworkFact, PullRequestFacts, PullRequestTemplateError,
-    PullRequestText, RiskFacts, render_pull_request,
+    PullRequestText, RiskFacts, SignatureFact, render_pull_request,
 };
 pub use setup::{LOCK_FILES, proposed_setup};
 pub use spec_issue::{SpecChecks, SpecIssue, SpecStep, SpecStepState, mark_steps_done};

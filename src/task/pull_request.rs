@@ -34,6 +34,8 @@ pub struct PullRequestFacts {
     pub evidence_apart: bool,
     /// What those commands shared with the agent.
     pub evidence_shares: Vec<String>,
+    /// Who signed that, and how to verify it; `None` if it is not signed.
+    pub signature: Option<SignatureFact>,
     /// The changed files.
     pub files: Vec<FileFact>,
     /// A command that shows the changes.
@@ -142,6 +144,15 @@ pub struct BlockedHostFact {
     pub name: String,
     /// The number of requests.
     pub requests: u64,
+}
+
+/// A signature on the evidence.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SignatureFact {
+    /// The id of the key.
+    pub key: String,
+    /// The command that verifies it.
+    pub command: String,
 }
 
 /// A changed file that a reviewer has to check.
@@ -266,6 +277,7 @@ impl PullRequestFacts {
             evidence: vec![EvidenceFact::default()],
             evidence_apart: false,
             evidence_shares: vec!["everything".to_owned()],
+            signature: Some(SignatureFact::default()),
             files: vec![FileFact::default()],
             history: vec![IterationFact::default()],
             interventions: vec![InterventionFact::default()],
@@ -295,6 +307,13 @@ pub(super) mod tests {
             summary: summary.to_owned(),
             changed_lines,
             tests: tests.to_owned(),
+        }
+    }
+
+    fn signature() -> SignatureFact {
+        SignatureFact {
+            key: "sha256:345".to_owned(),
+            command: "ralph evidence verify 0123456789".to_owned(),
         }
     }
 
@@ -336,6 +355,7 @@ pub(super) mod tests {
             ],
             evidence_apart: false,
             evidence_shares: vec!["the network".to_owned(), "`/tmp`".to_owned()],
+            signature: Some(signature()),
             files: vec![
                 file("src/login.rs", "changed", Some((10, 2))),
                 file("logo.png", "added", None),

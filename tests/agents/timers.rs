@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use ralph::agent::{AgentCredential, Agents, Claude, ModelAccess, ProgramAgent};
 use ralph::event::{Event, Fanout};
+use ralph::evidence::SigningKey;
 use ralph::exec::Host;
 use ralph::model::{AuthMethod, Profile, Script, ScriptedModel};
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
@@ -145,6 +146,7 @@ impl Library {
             redactor,
             owner: RunOwner::this_process("localhost"),
             metering: None,
+            evidence_key: SigningKey::generate().unwrap(),
             preconditions: Vec::new(),
         };
         Self { parts, dir }

@@ -17,6 +17,7 @@ mod control;
 mod demo;
 mod direct;
 mod events;
+mod evidence;
 mod examples;
 mod failures;
 mod fake_engine;

@@ -13,6 +13,7 @@ use ralph::agent::actions::ActionsAgent;
 use ralph::agent::{Agent, Agents, Claude, ModelAccess, ProgramAgent};
 use ralph::clock::Clock;
 use ralph::event::{Event, EventKind, EventSink, Fanout};
+use ralph::evidence::SigningKey;
 use ralph::exec::{Command, Discard, Host};
 use ralph::model::ScriptedModel;
 use ralph::runner::{self, NewRun, RunError, RunOutcome, RunParts};
@@ -215,6 +216,7 @@ impl<'a> Stage<'a> {
                 pid: std::process::id(),
             },
             metering: None,
+            evidence_key: SigningKey::generate().unwrap(),
             preconditions: Vec::new(),
         }
     }
