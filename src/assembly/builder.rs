@@ -18,7 +18,7 @@ use super::choice::{AgentChoice, SandboxChoice};
 use super::configuration::{self, GivenSettings, TaskFile, project_dir};
 use super::error::{check_findings, io_error};
 use super::issue::ClaimedIssue;
-use super::profile_choice::check_profile;
+use super::profile_choice::check_usable;
 use super::ralph::RunTarget;
 use super::{
     AssemblyContext, AssemblyError, AssemblyReporter, Ralph, SilentReporter, Surroundings, equipment, forge,
@@ -175,7 +175,7 @@ impl RalphBuilder {
         let target = match existing {
             Some(dir) => {
                 if let Some(name) = profile.as_deref().filter(|_| context.agent.is_none()) {
-                    check_profile(name, &config, dir.facts().script.is_some())?;
+                    check_usable(&context, &config, name, dir.facts().script.is_some()).await?;
                 }
                 RunTarget::Existing(dir)
             }

@@ -177,9 +177,12 @@ impl RunControl {
         Ok(())
     }
 
-    /// Gives a run another text of its task. The linter checks it first; nothing is changed if it is refused.
-    pub fn edit(&self, run: &RunDir, text: &str) -> Result<InterventionRequest, AssemblyError> {
+    /// Gives a run another text of its task. The linter checks it first; nothing is changed if it or its profile is refused.
+    pub async fn edit(&self, run: &RunDir, text: &str) -> Result<InterventionRequest, AssemblyError> {
         let (edit, profile) = self.checked_edit(run, text)?;
+        if let Some(profile) = &profile {
+            self.check_usable(run, profile).await?;
+        }
         let request = self.intervene(run, edit)?;
         if let Some(profile) = profile {
             self.intervene(run, profile)?;

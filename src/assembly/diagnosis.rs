@@ -8,7 +8,7 @@ impl RunControl {
     /// Asks a run for what its newest diagnosis proposes, and returns the text of the diagnosis and the requests. Each part is
     /// applied once: what was applied before is left out, by a person or by the run itself. Nothing is changed if any part is
     /// refused.
-    pub fn apply_diagnosis(
+    pub async fn apply_diagnosis(
         &self,
         run: &RunDir,
         parts: DiagnosisParts,
@@ -34,8 +34,10 @@ impl RunControl {
             })?;
             let (edit, profile) = self.checked_edit(run, &task)?;
             let chosen = diagnosis.request_id("4-spec-profile");
+            let profile = profile.map(|profile| (chosen, profile));
+            // The edit is last: while it is new, its profile is asked for again.
+            wanted.extend(profile.filter(|(id, _)| is_new(id)));
             wanted.push((spec, edit));
-            wanted.extend(profile.map(|profile| (chosen, profile)));
         }
         let profile = diagnosis.request_id("5-profile");
         if let Some(name) = &diagnosis.report.profile
@@ -47,7 +49,7 @@ impl RunControl {
             wanted.push((profile, Intervention::Profile { name, once }));
         }
         for (_, intervention) in &wanted {
-            self.check(run, intervention)?;
+            self.check_usable(run, intervention).await?;
         }
         let leave = |(id, intervention)| self.leave(run, Some(id), intervention);
         let requests: Result<Vec<InterventionRequest>, AssemblyError> =

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::state::{Intervention, InterventionRequest, RunDir};
 
 use super::agents::agent_of_profile;
-use super::{AssemblyError, RunControl, preflight, routes};
+use super::{AssemblyContext, AssemblyError, RunControl, preflight, routes};
 
 impl RunControl {
     /// Asks a run to go on with another profile, or with `once` to use it for one iteration. `name` is that of a profile or,
@@ -18,18 +18,46 @@ impl RunControl {
     ) -> Result<InterventionRequest, AssemblyError> {
         let config = self.configuration(run)?;
         let name = meant_profile(name, &config)?.to_owned();
-        let agent = agent_of_profile(&config, &name);
-        // Whether the built-in agent can call a profile is checked with every request.
-        if !agent.is_built_in
-            && let Some(missing) = preflight::missing_credential(&self.context, &config, &name).await?
-        {
+        let chosen = Intervention::Profile { name, once };
+        self.check_usable(run, &chosen).await?;
+        self.intervene(run, chosen)
+    }
+
+    /// Refuses what cannot be asked of this run, also a profile whose agent has no credential.
+    pub(super) async fn check_usable(
+        &self,
+        run: &RunDir,
+        intervention: &Intervention,
+    ) -> Result<(), AssemblyError> {
+        let config = self.check(run, intervention)?;
+        if let (Some(config), Intervention::Profile { name, .. }) = (config, intervention) {
+            check_usable(&self.context, &config, name, run.facts().script.is_some()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a profile that the run does not know or cannot call, and one whose agent has no credential.
+pub(super) async fn check_usable(
+    context: &AssemblyContext,
+    config: &Config,
+    name: &str,
+    is_scripted: bool,
+) -> Result<(), AssemblyError> {
+    check_profile(name, config, is_scripted)?;
+    let agent = agent_of_profile(config, name);
+    if agent.is_built_in {
+        return Ok(());
+    }
+    match preflight::missing_credential(context, config, name).await? {
+        None => Ok(()),
+        Some(missing) => {
             let message = format!(
                 "the agent `{}` of the profile `{name}` cannot be used: {}",
                 agent.name, missing.why
             );
-            return Err(AssemblyError::usage(message).with_hint(missing.next_step));
+            Err(AssemblyError::usage(message).with_hint(missing.next_step))
         }
-        self.intervene(run, Intervention::Profile { name, once })
     }
 }
 

@@ -69,16 +69,16 @@ pub(super) async fn doctor(context: &Context, args: DoctorArgs) -> CliResult {
     match (args.subject, parts) {
         (DoctorSubject::Environment, Some(_)) => Err(CliError::usage("`--apply` needs a run")),
         (DoctorSubject::Environment, None) => environment(context, args.json).await,
-        (DoctorSubject::Run(name), Some(parts)) => apply(context, &name, parts),
+        (DoctorSubject::Run(name), Some(parts)) => apply(context, &name, parts).await,
         (DoctorSubject::Run(name), None) => diagnose(context, &name).await,
     }
 }
 
 /// Applies what the newest diagnosis of a run proposes.
-fn apply(context: &Context, name: &str, parts: DiagnosisParts) -> CliResult {
+async fn apply(context: &Context, name: &str, parts: DiagnosisParts) -> CliResult {
     let control = context.control()?;
     let run = control.find(name)?;
-    let (diagnosis, requests) = control.apply_diagnosis(&run, parts)?;
+    let (diagnosis, requests) = control.apply_diagnosis(&run, parts).await?;
     for request in &requests {
         said(context, &run, request);
     }

@@ -50,7 +50,7 @@ pub(super) async fn edit(context: &Context, args: EditArgs) -> CliResult {
         context.ui.say("The task is the same: nothing to change.");
         return Ok(CliExit::Success);
     }
-    let request = context.control()?.edit(&run, &text)?;
+    let request = context.control()?.edit(&run, &text).await?;
     said(context, &run, &request);
     Ok(CliExit::Success)
 }

@@ -103,14 +103,17 @@ fn source(path: &str) -> ContextSource {
     }
 }
 
-/// The first entry that Daytona's builder would lose: it takes files out of the archive one by one, and puts them after its
-/// Dockerfile.
+/// The first entry that is not sent: a file with keys, or what Daytona's builder would lose. It takes files out of the archive
+/// one by one, and puts them after its Dockerfile.
 fn unkept(part: &BuildContext) -> Option<String> {
     part.entries().iter().find_map(|(path, entry)| {
         let below = format!("{path}/");
         let mut following = part.entries().range(below.clone()..);
         let is_empty = !following.next().is_some_and(|(next, _)| next.starts_with(&below));
         match entry {
+            ContextEntry::File { .. } | ContextEntry::Link { .. } if holds_keys(path) => {
+                Some(format!("`{path}`, which holds keys; add it to `.dockerignore`"))
+            }
             ContextEntry::Link { .. } => Some(format!("the symbolic link `{path}`, which the builder loses")),
             ContextEntry::Directory if is_empty => {
                 Some(format!("the empty directory `{path}`, which the builder loses"))
@@ -121,6 +124,12 @@ fn unkept(part: &BuildContext) -> Option<String> {
             ContextEntry::Directory | ContextEntry::File { .. } => None,
         }
     })
+}
+
+/// Whether a path has the name of a file with keys: `.env`, or `.env.local` and the like.
+fn holds_keys(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name == ".env" || (name.starts_with(".env.") && name != ".env.example")
 }
 
 #[cfg(test)]
@@ -146,6 +155,7 @@ mod tests {
             "with space",
             "etc/x",
             "etc/deep/y",
+            ".env.example",
             ".hidden",
             "secret",
         ] {
@@ -161,7 +171,7 @@ mod tests {
         }
     }
 
-    const ALL: &str = ".hidden a b.txt c.txt etc etc/deep etc/deep/y etc/x with space";
+    const ALL: &str = ".env.example .hidden a b.txt c.txt etc etc/deep etc/deep/y etc/x with space";
 
     #[rstest]
     #[case::file("COPY a /a", "a")]
@@ -207,12 +217,19 @@ mod tests {
     #[case::link("link", "the symbolic link `link`")]
     #[case::empty_directory("hollow", "the empty directory `hollow`")]
     #[case::builders_file("Dockerfile", "a file `Dockerfile`")]
-    fn what_the_builder_would_lose_is_refused(#[case] name: &str, #[case] expected: &str) {
+    #[case::keys(".env", "`.env`, which holds keys; add it to `.dockerignore`")]
+    #[case::other_keys(".env.local", "`.env.local`, which holds keys")]
+    #[case::keys_below("a.d/.env", "`a.d/.env`, which holds keys")]
+    fn what_the_builder_would_lose_or_must_not_get_is_refused(#[case] name: &str, #[case] expected: &str) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         match name {
             "link" => symlink("a", &path).unwrap(),
             "hollow" => fs::create_dir(&path).unwrap(),
+            "a.d/.env" => {
+                fs::create_dir(dir.path().join("a.d")).unwrap();
+                fs::write(&path, "KEY=k").unwrap();
+            }
             _ => fs::write(&path, "FROM another").unwrap(),
         }
         let error = copied_files(&file(&dir, "COPY . /all")).unwrap_err();

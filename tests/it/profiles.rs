@@ -1,13 +1,15 @@
 //! Which profile a run goes on with: by a person, by the name of an agent, by a diagnosis. One that cannot be called is refused.
 
 use std::fs;
+use std::path::PathBuf;
 
+use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::control::resting;
 use crate::support::direct_server::{DirectServer, Flavour, KEY, Said};
-use crate::support::ralph::{Ended, Place, call, doing, finish, script, whole_task, write};
+use crate::support::ralph::{Ended, Place, TASK, call, doing, finish, script, whole_task, write};
 
 /// The requests to the only run that wait.
 fn waiting(place: &Place) -> Vec<String> {
@@ -39,6 +41,9 @@ fn the_name_of_an_agent_is_that_of_its_profile() {
         "the agent `codex` of the profile `strong-doctor` cannot be used: no credential found",
         "ralph token store",
     ]);
+    place
+        .run(&["resume", "--set", "default_profile=strong-doctor"])
+        .expect_refused(&["the agent `codex` of the profile `strong-doctor` cannot be used: no credential"]);
     assert_eq!(waiting(&place), Vec::<String>::new());
     finish(
         place
@@ -108,10 +113,14 @@ fn diagnosis(profile: &str) -> Value {
 #[rstest]
 #[case::by_command(&["profile", "strong-doctor"])]
 #[case::by_setting(&["resume", "--set", "default_profile=strong-doctor"])]
+#[case::by_edit(&["edit", "--file", "edited.md"])]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_profile_without_a_key_is_refused_to_a_person(#[case] args: &[&str]) {
     let run = Unscripted::start(diagnosis("default-cheap")).await;
     let calls = run.server.calls().len();
+    let chosen = "task_id: t1\nmodel_profile_default: strong-doctor\n";
+    run.place
+        .write("edited.md", &TASK.replace("task_id: t1\n", chosen));
     run.run(args).expect_refused(&[
         "the profile `strong-doctor` cannot be used: `ANTHROPIC_API_KEY` is not set, the key of Anthropic",
         "put it into `.env` or the environment",
@@ -169,6 +178,24 @@ fn a_diagnosis_is_shown_when_it_is_applied() {
     );
 }
 
+/// Removes the requests that were left after the first one with `part` in its id.
+fn keep_until(place: &Place, part: &str) {
+    let entries = fs::read_dir(place.run_dir().join("control")).unwrap();
+    let files = entries.map(|entry| entry.unwrap().path());
+    let mut files: Vec<(Timestamp, PathBuf)> = files
+        .map(|path| {
+            let request: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            (request["at"].as_str().unwrap().parse().unwrap(), path)
+        })
+        .collect();
+    files.sort();
+    let is_part = |(_, path): &(Timestamp, PathBuf)| path.to_string_lossy().contains(part);
+    let first = files.iter().position(is_part).unwrap();
+    for (_, path) in &files[first + 1..] {
+        fs::remove_file(path).unwrap();
+    }
+}
+
 #[rstest]
 #[case::of_the_task(None, "strong-doctor")]
 #[case::and_of_its_own(Some("default-cheap"), "default-cheap")]
@@ -187,6 +214,11 @@ fn an_edit_of_a_diagnosis_that_changes_the_profile_takes_effect(
         .run(&apply)
         .expect(0, &["edited task", "profile strong-doctor"]);
     place.run(&apply).expect(0, &["is left to apply"]);
+    // If it was killed in the middle of the edit, the next one leaves the rest.
+    let asked = waiting(&place);
+    keep_until(&place, "4-spec");
+    place.run(&apply).expect(0, &[]);
+    assert_eq!(waiting(&place), asked);
     place
         .run(&["resume"])
         .expect(0, &[&format!("iteration 2 with {used}"), "done: "]);

@@ -151,7 +151,7 @@ async fn a_colleagues_snapshot_of_a_project_of_the_same_name_is_kept_for_30_days
     let (recent, old) = (format!("{stem}-0123456789ab"), format!("{stem}-ba9876543210"));
     let now = jiff::Timestamp::now();
     let before = now - jiff::SignedDuration::from_hours(31 * 24);
-    for (name, used) in [(&recent, now), (&old, before)] {
+    for (name, used) in [(&first, now), (&recent, now), (&old, before)] {
         let fields = json!({ "lastUsedAt": used.to_string() });
         site.daytona.put_snapshot(name, &fields);
     }
