@@ -335,6 +335,12 @@ impl CredentialVerifier {
             Ok(Err(VerifyError::Refused { status, .. })) => {
                 return not_ready(format!("{service} refused it (HTTP {status})"), hint);
             }
+            // A gateway of the user may forbid only this path.
+            Ok(Err(VerifyError::Forbidden { message, .. })) if matches!(self, Self::Host(..)) => {
+                return ready(format!(
+                    "not verified: {service} answered with HTTP 403: {message}"
+                ));
+            }
             Ok(Err(VerifyError::Forbidden { message, .. })) => {
                 let why = format!("{service} refused it (HTTP 403): {message}");
                 return not_ready(why, forbidden_hint(hint));

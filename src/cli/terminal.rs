@@ -6,6 +6,9 @@ use crate::text::{counted, visible};
 use super::Ui;
 use super::ui::columns;
 
+/// From how many seconds on the end of an action is shown on a terminal, besides its start.
+const LONG_ACTION: f64 = 1.0;
+
 /// How events are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventFormat {
@@ -24,6 +27,42 @@ impl EventFormat {
     pub(super) fn sink(self, ui: Ui) -> EventPrinter {
         EventPrinter { ui, format: self }
     }
+
+    /// Whether a person sees an event as text. A terminal shows that an action started, and a short one has no second line
+    /// there; elsewhere only its end is shown.
+    fn shows(self, kind: &EventKind, on_terminal: bool) -> bool {
+        match kind {
+            EventKind::ActionStarted { .. } => on_terminal,
+            EventKind::Action {
+                seconds: Some(seconds),
+                failed: None,
+                ..
+            } => !on_terminal || *seconds >= LONG_ACTION,
+            EventKind::Output { .. } => self != Self::Text,
+            EventKind::Transcript { .. } => self == Self::Transcripts,
+            EventKind::LoopScored { gutter, .. } => *gutter,
+            // Other events say the same.
+            EventKind::EvidenceStarted { .. } | EventKind::EvidenceEnded { .. } => false,
+            EventKind::RunStarted { .. }
+            | EventKind::RunResumed { .. }
+            | EventKind::Preflight { .. }
+            | EventKind::IterationStarted { .. }
+            | EventKind::ModelAnswered { .. }
+            | EventKind::Action { .. }
+            | EventKind::Checked { .. }
+            | EventKind::Ticked { .. }
+            | EventKind::NotTicked { .. }
+            | EventKind::BudgetWarning { .. }
+            | EventKind::IterationEnded { .. }
+            | EventKind::Ladder { .. }
+            | EventKind::Diagnosed { .. }
+            | EventKind::Intervened { .. }
+            | EventKind::Waiting { .. }
+            | EventKind::Warning { .. }
+            | EventKind::PullRequest { .. }
+            | EventKind::RunEnded { .. } => true,
+        }
+    }
 }
 
 /// Prints events.
@@ -35,56 +74,25 @@ pub(super) struct EventPrinter {
 
 impl EventSink for EventPrinter {
     fn emit(&self, event: &Event) {
-        match (self.format, &event.kind) {
-            (EventFormat::Text | EventFormat::Verbose | EventFormat::Transcripts, kind)
-                if is_detail(kind) => {}
-            (EventFormat::Text, EventKind::Output { .. })
-            | (EventFormat::Text | EventFormat::Verbose, EventKind::Transcript { .. }) => {}
-            (EventFormat::Text | EventFormat::Verbose | EventFormat::Transcripts, kind) => {
-                let (style, mut text) = styled_line(event);
-                // Why an action failed is shown in full.
-                if let (EventKind::Action { failed: None, .. }, Some(columns)) = (kind, columns()) {
-                    text = fit(&text, columns.into());
-                }
-                self.ui.say_styled(style, &text, "");
+        if self.format == EventFormat::Json {
+            if let Ok(text) = serde_json::to_string(event) {
+                // The run goes on, and `Ui::lost_output` reports the failure at its end.
+                let _ = self.ui.data(text);
             }
-            (EventFormat::Json, _) => {
-                if let Ok(text) = serde_json::to_string(event) {
-                    // The run goes on, and `Ui::lost_output` reports the failure at its end.
-                    let _ = self.ui.data(text);
-                }
-            }
+            return;
         }
-    }
-}
-
-/// Whether another event says the same to a person.
-fn is_detail(kind: &EventKind) -> bool {
-    match kind {
-        EventKind::ActionStarted { .. }
-        | EventKind::EvidenceStarted { .. }
-        | EventKind::EvidenceEnded { .. } => true,
-        EventKind::LoopScored { gutter, .. } => !gutter,
-        EventKind::RunStarted { .. }
-        | EventKind::RunResumed { .. }
-        | EventKind::Preflight { .. }
-        | EventKind::IterationStarted { .. }
-        | EventKind::ModelAnswered { .. }
-        | EventKind::Action { .. }
-        | EventKind::Output { .. }
-        | EventKind::Transcript { .. }
-        | EventKind::Checked { .. }
-        | EventKind::Ticked { .. }
-        | EventKind::NotTicked { .. }
-        | EventKind::BudgetWarning { .. }
-        | EventKind::IterationEnded { .. }
-        | EventKind::Ladder { .. }
-        | EventKind::Diagnosed { .. }
-        | EventKind::Intervened { .. }
-        | EventKind::Waiting { .. }
-        | EventKind::Warning { .. }
-        | EventKind::PullRequest { .. }
-        | EventKind::RunEnded { .. } => false,
+        let columns = columns();
+        if !self.format.shows(&event.kind, columns.is_some()) {
+            return;
+        }
+        let (style, mut text) = styled_line(event);
+        // Why an action failed is shown in full.
+        if let (EventKind::ActionStarted { .. } | EventKind::Action { failed: None, .. }, Some(columns)) =
+            (&event.kind, columns)
+        {
+            text = fit(&text, columns.into());
+        }
+        self.ui.say_styled(style, &text, "");
     }
 }
 
@@ -257,7 +265,31 @@ fn first_line(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
+
+    #[rstest]
+    #[case::short(Some(0.9), None, false)]
+    #[case::long(Some(1.0), None, true)]
+    #[case::without_a_start(None, None, true)]
+    #[case::failed(Some(0.1), Some("exit code 1"), true)]
+    fn a_terminal_shows_the_start_of_an_action_and_a_log_its_end(
+        #[case] seconds: Option<f64>,
+        #[case] failed: Option<&str>,
+        #[case] ends_on_terminal: bool,
+    ) {
+        let what = "Bash: make".to_owned();
+        let started = EventKind::ActionStarted { what: what.clone() };
+        let ended = EventKind::Action {
+            what,
+            seconds,
+            failed: failed.map(str::to_owned),
+        };
+        let shown = |on_terminal| [&started, &ended].map(|kind| EventFormat::Text.shows(kind, on_terminal));
+        assert_eq!(shown(true), [true, ends_on_terminal]);
+        assert_eq!(shown(false), [false, true]);
+    }
 
     #[test]
     fn no_text_of_an_event_can_pass_for_an_event() {

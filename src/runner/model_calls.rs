@@ -89,7 +89,7 @@ async fn call(
         ),
     })?;
     progress.warn_about_budget()?;
-    if reply.is_ok() && spent.cost.is_none() {
+    if spent.cost.is_none() {
         check_unpriced(progress, &request.profile)?;
     }
     Ok(reply)

@@ -144,8 +144,24 @@ async fn an_answer_that_an_overload_broke_off_counts_in_the_budget() {
     });
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_unknown_cost_that_a_limit_broke_off_pauses_the_run() {
+    let flavour = Flavour::OpenRouter;
+    let limit = json!({"code": 429, "message": "slow down"});
+    let server = DirectServer::saying(flavour, Said::Late(limit)).await;
+    let place = place_for(flavour);
+    let mut command = place.ralph(&["run"]);
+    at(&mut command, &server, flavour);
+    command.env("OPENROUTER_API_KEY", KEY);
+    let ended = tokio::task::block_in_place(|| finish(&mut command));
+    let why = format!("paused: the cost of `{}` is unknown", model_of(flavour));
+    ended.expect(3, &[&why]);
+    assert_eq!(server.calls().len(), 1);
+}
+
 #[rstest]
 #[case::free(json!({"cost": 0}), json!(0))]
+#[case::unknown_key(json!({"cost": 0, "is_byok": null}), json!(0))]
 // With the user's own key of another provider, `cost` is the fee.
 #[case::own_key(
     json!({"cost": 0, "is_byok": true, "cost_details": {"upstream_inference_cost": 0.01}}),
@@ -199,6 +215,27 @@ async fn a_key_that_may_not_be_used_is_named_before_the_first_call(
         assert!(server.calls().is_empty());
     }
     assert!(!format!("{ended:?}").contains(KEY), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_403_of_the_users_own_gateway_is_no_refusal() {
+    let server = DirectServer::saying(Flavour::OpenAi, Said::Text(whole_task().to_string())).await;
+    server.refuse_check(403, json!({"message": "no list here"}));
+    let place = place_for(Flavour::OpenAi);
+    let config = std::fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
+    let endpoint = format!("[model_endpoint]\nbase_url = \"{}\"\n", server.base_url());
+    place.write("ralph.toml", &format!("{config}{endpoint}"));
+    let mut command = place.ralph(&["run"]);
+    command.env("LITELLM_API_KEY", KEY);
+    let ended = tokio::task::block_in_place(|| finish(&mut command));
+    ended.expect(
+        3,
+        &[
+            "not verified: ",
+            "answered with HTTP 403: no list here",
+            "iteration 1 with",
+        ],
+    );
 }
 
 #[rstest]

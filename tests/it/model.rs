@@ -310,6 +310,23 @@ async fn a_redirect_is_refused_and_the_key_does_not_travel() {
     assert!(elsewhere.requests().is_empty());
 }
 
+#[tokio::test]
+async fn thoughts_that_a_limit_broke_off_may_have_been_billed() {
+    let thought = json!({"model": "m", "choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]});
+    let limit = Piece::event(&json!({"error": {"message": "m", "code": 429}}));
+    let error = ask([Answer::stream([Piece::event(&thought), limit])])
+        .await
+        .unwrap_err();
+    let is_counted = matches!(
+        error,
+        ModelError::RateLimited {
+            unmetered_attempts: 1,
+            ..
+        }
+    );
+    assert!(is_counted, "{error:?}");
+}
+
 #[rstest]
 #[case::server_error(Answer::error(500, "oops"), "HTTP 500: oops", 0)]
 #[case::bad_gateway(

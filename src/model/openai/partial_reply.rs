@@ -11,11 +11,13 @@ pub(super) struct PartialReply {
     model: Option<String>,
     usage: Option<ChatUsage>,
     finish_reason: Option<String>,
+    has_begun: bool,
 }
 
 impl PartialReply {
     /// Adds a chunk and passes its text on.
     pub(super) fn add(&mut self, chunk: ChatChunk, show: OnText<'_>) {
+        self.has_begun |= chunk.usage.is_some() || !chunk.choices.is_empty();
         self.model = chunk
             .model
             .filter(|model| !model.is_empty())
@@ -41,9 +43,9 @@ impl PartialReply {
         self.finish_reason.is_some()
     }
 
-    /// Whether the service reported usage or sent text.
+    /// Whether the service reported usage or sent text, also that of thoughts.
     pub(super) fn has_begun(&self) -> bool {
-        self.usage.is_some() || !self.text.is_empty()
+        self.has_begun
     }
 
     /// The reply; `None` if there was no finish reason. `quoted` is the cost from the response headers. `reports_cost` says

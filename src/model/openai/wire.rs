@@ -52,8 +52,7 @@ pub(super) struct ChatUsage {
     /// In dollars, from LiteLLM and `OpenRouter`.
     pub(super) cost: Option<f64>,
     /// At `OpenRouter`: whether the call was made with the user's key of another provider. `cost` is only the fee then.
-    #[serde(default)]
-    pub(super) is_byok: bool,
+    pub(super) is_byok: Option<bool>,
     pub(super) cost_details: Option<CostDetails>,
 }
 
@@ -80,14 +79,14 @@ impl ChatUsage {
             total_tokens: later.total_tokens.or(self.total_tokens),
             prompt_tokens_details: later.prompt_tokens_details.or(self.prompt_tokens_details),
             cost: later.cost.or(self.cost),
-            is_byok: later.is_byok || self.is_byok,
+            is_byok: later.is_byok.or(self.is_byok),
             cost_details: later.cost_details.or(self.cost_details),
         }
     }
 
     /// The reported cost in dollars, with that of the provider if the user pays it; `None` if a part is not reported.
     pub(super) fn dollars(self) -> Option<f64> {
-        let of_provider = if self.is_byok {
+        let of_provider = if self.is_byok.unwrap_or_default() {
             self.cost_details?.upstream_inference_cost?
         } else {
             0.0

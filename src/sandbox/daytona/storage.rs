@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use reqwest::redirect::Policy as RedirectPolicy;
 use reqwest::{Client, Method, Url};
 
@@ -98,18 +99,27 @@ impl<'a> ObjectStore<'a> {
             path: url.path(),
             payload: Digest::sha256(&body),
         };
-        let headers = self.credentials.sign(&unsigned, self.api.clock.now());
+        let headers = sensitive(self.credentials.sign(&unsigned, self.api.clock.now()))?;
         let name = format!("{method} {}://{host}{}", url.scheme(), url.path());
-        let mut request = self.http.request(method, url.clone());
-        for (name, value) in headers {
-            request = request.header(name, value);
-        }
+        let request = self.http.request(method, url.clone()).headers(headers);
         let sent = DaytonaCall::new(request.body(body), name)
             .repeatable()
             .done()
             .await;
         sent.map_err(DaytonaError::at_storage)
     }
+}
+
+/// Headers whose values are not shown.
+fn sensitive(headers: [(&'static str, String); 4]) -> Result<HeaderMap, DaytonaError> {
+    let headers = headers.into_iter().map(|(name, value)| {
+        let mut value = HeaderValue::try_from(value)?;
+        value.set_sensitive(true);
+        Ok((HeaderName::from_static(name), value))
+    });
+    headers.collect::<Result<_, InvalidHeaderValue>>().map_err(|_| {
+        DaytonaError::upload("Daytona's credentials of its object store are not valid header values")
+    })
 }
 
 /// The URL of a context in the bucket, which is a part of the path.
@@ -136,6 +146,30 @@ mod tests {
 
     use super::*;
     use crate::secret::Secret;
+
+    #[test]
+    fn the_headers_with_credentials_are_not_shown() {
+        let credentials = StorageCredentials {
+            access_key: "ACCESS-CANARY".to_owned(),
+            secret: Secret::new("SECRET-CANARY"),
+            session_token: Secret::new("SESSION-CANARY"),
+            region: "us-east-2".to_owned(),
+        };
+        let unsigned = UnsignedRequest {
+            method: "PUT",
+            host: "storage.example.com",
+            path: "/a",
+            payload: Digest::sha256(b""),
+        };
+        let now = "2026-11-17T11:28:11Z".parse().unwrap();
+        let headers = sensitive(credentials.sign(&unsigned, now)).unwrap();
+        assert_eq!(headers["x-amz-security-token"], "SESSION-CANARY");
+        assert_eq!(headers.len(), 4);
+        let shown = format!("{credentials:?} {headers:?}");
+        for hidden in ["SECRET-CANARY", "SESSION-CANARY", "Signature="] {
+            assert!(!shown.contains(hidden), "{shown}");
+        }
+    }
 
     #[rstest]
     #[case(
