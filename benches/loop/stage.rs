@@ -161,6 +161,7 @@ impl Stage {
             task: task(iterations),
             branch_prefix: "ralph".to_owned(),
             branch: None,
+            taken_branches: Vec::new(),
             project: None,
             overrides: Vec::new(),
             script: None,

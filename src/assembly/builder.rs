@@ -243,9 +243,12 @@ impl RalphBuilder {
         file: &TaskFile,
     ) -> Result<RunTarget, AssemblyError> {
         let overrides = std::mem::take(&mut self.given.overrides).into_iter();
+        let repository = repository(context, config, file).await?;
+        let taken_branches = forge::taken_branches(context, config, &repository).await?;
         Ok(RunTarget::New {
-            repository: repository(context, config, file).await?,
+            repository,
             run: NewRun {
+                taken_branches,
                 created: context.surroundings.now(),
                 project: Some(file.project.clone()),
                 task: file.text.clone(),

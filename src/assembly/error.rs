@@ -188,12 +188,21 @@ from_errors! {
     BrokerError => Runtime;
     ConfigError => Usage, hint;
     CredentialError => Runtime, hint;
-    GitHubError => Usage, hint;
     LoginError => Runtime, hint;
     MeterError => Runtime;
     NameError => Usage;
     ScriptError => Usage;
     UpstreamError => Usage;
+}
+
+impl From<GitHubError> for AssemblyError {
+    fn from(error: GitHubError) -> Self {
+        let kind = match &error {
+            GitHubError::AppKey(_) => Usage,
+            _ => Runtime,
+        };
+        Self::from_error(kind, &error).with_hint_of(error.hint())
+    }
 }
 
 impl From<TaskError> for AssemblyError {

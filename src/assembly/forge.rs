@@ -48,6 +48,29 @@ pub(super) async fn check(
     Ok(())
 }
 
+/// The branches that the forge has, so that a new run does not choose one of them. An empty list if it does not answer: the
+/// checks before the run say why, in better words than git.
+pub(super) async fn taken_branches(
+    context: &AssemblyContext,
+    config: &Config,
+    repository: &Repository,
+) -> Result<Vec<String>, AssemblyError> {
+    let forge = &config.settings.forge;
+    if forge.kind == ForgeType::Local {
+        return Ok(Vec::new());
+    }
+    let name = github_name(config, repository).await?;
+    let client = create_client(context, config, Redactor::default()).await?;
+    let Ok(token) = client.token().await else {
+        return Ok(Vec::new());
+    };
+    let url = format!("{}/{name}.git", forge.github.url.trim_end_matches('/'));
+    let host = context.surroundings.builder_host();
+    let repository = Repository::open(host, repository.common_dir()).await?;
+    let branches = repository.remote_branches(&Remote { url, token }).await;
+    Ok(branches.unwrap_or_default())
+}
+
 /// The forge of a run.
 pub(super) async fn create(
     context: &AssemblyContext,
@@ -82,7 +105,9 @@ pub(super) async fn fetch_credential(
     url: &str,
 ) -> Result<Option<Remote>, AssemblyError> {
     let forge = &config.settings.forge;
-    let is_there = url.starts_with("http") && repository_name(url, &forge.github.url).is_some();
+    // Only with the scheme of the forge: an unencrypted address of the same host would reveal the token.
+    let base = format!("{}/", forge.github.url.trim_end_matches('/'));
+    let is_there = url.starts_with(&base) && repository_name(url, &forge.github.url).is_some();
     if forge.kind == ForgeType::Local || !is_there {
         return Ok(None);
     }
@@ -107,13 +132,12 @@ pub(super) async fn github_name(
         .as_deref()
         .and_then(|origin| repository_name(origin, &settings.url));
     name.ok_or_else(|| {
-        let found = origin.map_or("it has none".to_owned(), |_| {
-            format!("it is not a repository at {}", settings.url)
-        });
-        AssemblyError::usage(format!(
-            "the remote `origin` names no repository for the pull request: {found}"
-        ))
-        .with_hint("set `repository = \"owner/name\"` in `[forge.github]`, or `[forge] type = \"local\"`")
+        let problem = match &origin {
+            Some(_) => format!("the remote `origin` is not a repository at {}", settings.url),
+            None => "there is no remote `origin`".to_owned(),
+        };
+        AssemblyError::usage(format!("{problem}, so the pull request has no place"))
+            .with_hint("set `repository = \"owner/name\"` in `[forge.github]`, or `[forge] type = \"local\"`")
     })
 }
 
@@ -122,11 +146,32 @@ pub(super) async fn create_client(
     config: &Config,
     redactor: Redactor,
 ) -> Result<Arc<GitHubClient>, AssemblyError> {
+    let settings = &config.settings.forge.github;
+    for url in [&settings.url, &settings.api_url] {
+        check_encrypted(url)?;
+    }
     let credential = credential(context, config).await?;
     let api_url = &config.settings.forge.github.api_url;
     let clock = context.surroundings.clock();
     let client = GitHubClient::new(api_url, credential, clock, redactor, GitHubPace::default())?;
     Ok(Arc::new(client))
+}
+
+/// Refuses to send a credential unencrypted, except to this host.
+fn check_encrypted(url: &str) -> Result<(), AssemblyError> {
+    let Some(rest) = url.strip_prefix("http://") else {
+        return Ok(());
+    };
+    let authority = rest.split('/').next().unwrap_or(rest);
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    if host == "localhost" || address.is_ok_and(|address| address.is_loopback()) {
+        return Ok(());
+    }
+    Err(
+        AssemblyError::usage(format!("the credential would go to {url} unencrypted"))
+            .with_hint("use an https:// address in `[forge.github]`"),
+    )
 }
 
 /// An App, else a token of the configuration, else that of the program `gh`.

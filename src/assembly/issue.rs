@@ -154,9 +154,10 @@ impl ClaimedIssue {
         // The issue belongs to another process if this fails.
         let renewed = self.renew(run.map(|run| run.facts().id.clone())).await;
         renewed.map_err(|error| claim_error(&error))?;
-        if let Some(run) = run {
-            self.write_steps(run).await?;
-        }
+        let steps = match run {
+            Some(run) => self.write_steps(run).await,
+            None => Ok(()),
+        };
         let of_run = run.map_or(String::new(), |run| format!(" Run `{}`.", run.facts().id));
         let (status, text) = match result {
             IssueResult::Done { pull_request } => {
@@ -175,10 +176,17 @@ impl ClaimedIssue {
                 format!("The work was stopped; the issue is ready again.{of_run}"),
             ),
         };
-        self.issues.set_comment(self.number, &text).await?;
-        self.issues.set_status(self.number, status).await?;
-        self.claims.release(self.claim.lock().await.clone()).await?;
-        Ok(())
+        // Each part is tried: an issue whose text cannot be written must not stay claimed and in progress.
+        let comment = self.issues.set_comment(self.number, &text).await;
+        let label = self.issues.set_status(self.number, status).await;
+        let released = self.claims.release(self.claim.lock().await.clone()).await;
+        let parts = [comment, label, released].map(|part| part.map_err(AssemblyError::from));
+        let mut failures = std::iter::once(steps).chain(parts).filter_map(Result::err);
+        let Some(first) = failures.next() else {
+            return Ok(());
+        };
+        failures.for_each(|failure| self.context.reporter.warn(&failure.to_string()));
+        Err(first)
     }
 
     /// Marks the verified steps in the issue, whose text may have changed meanwhile.

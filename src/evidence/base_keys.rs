@@ -29,11 +29,15 @@ pub async fn keys_on_base(
     commit: &ObjectId,
 ) -> Result<BaseKeys, ScmError> {
     let mut keys = BaseKeys::default();
-    let own = listed(repository, commit).await?;
-    let before = match repository.fork_point(base, commit).await? {
-        Some(fork) => listed(repository, &fork).await?,
-        None => Vec::new(),
-    };
+    let mut own = listed(repository, commit).await?;
+    let mut before = Vec::new();
+    if let Some(fork) = repository.fork_point(base, commit).await? {
+        before = listed(repository, &fork.before).await?;
+        // Other commits of the branch, and the merge itself, may have added keys too.
+        if let Some(merge) = fork.merge {
+            own.extend(listed(repository, &merge).await?);
+        }
+    }
     let has = |keys: &[KeyFile], key: &VerifyingKey| {
         keys.iter()
             .any(|(_, parsed)| parsed.as_ref().is_ok_and(|one| one == key))

@@ -8,6 +8,7 @@ use super::client::GitHubClient;
 use super::error::GitHubError;
 use crate::id::{ObjectId, RepositoryName};
 use crate::scm::{CiFailure, CiReport};
+use crate::secret::Redactor;
 
 /// How many pages of check runs are read at most.
 const MAX_PAGES: u64 = 10;
@@ -32,12 +33,19 @@ struct CheckRun {
     status: String,
     conclusion: Option<String>,
     app: Option<CheckApp>,
+    check_suite: Option<CheckSuite>,
     output: Option<CheckOutput>,
 }
 
 #[derive(Clone, Deserialize)]
 struct CheckApp {
     slug: Option<String>,
+}
+
+/// The runs of one App for one event. Two workflows, or a push and a pull request, may have jobs of the same name.
+#[derive(Clone, Deserialize)]
+struct CheckSuite {
+    id: u64,
 }
 
 #[derive(Clone, Deserialize)]
@@ -64,6 +72,7 @@ pub(super) async fn report(
     client: &GitHubClient,
     repository: &RepositoryName,
     commit: &ObjectId,
+    redactor: &Redactor,
 ) -> Result<CiReport, GitHubError> {
     let mut report = CiReport::default();
     let mut failed = Vec::new();
@@ -74,9 +83,7 @@ pub(super) async fn report(
             _ => report.pending.push(run.name),
         }
     }
-    let path = format!("repos/{repository}/commits/{commit}/status?per_page=100");
-    let statuses: CombinedStatus = client.get(&path).await?;
-    for status in statuses.statuses {
+    for status in statuses(client, repository, commit).await? {
         match status.state.as_str() {
             "success" => report.passed.push(status.context),
             "pending" => report.pending.push(status.context),
@@ -93,7 +100,7 @@ pub(super) async fn report(
     let is_decided = report.pending.is_empty();
     for (index, run) in failed.into_iter().enumerate() {
         let log = if is_decided && index < MAX_LOGS {
-            log(client, repository, &run).await
+            log(client, repository, &run, redactor).await
         } else {
             String::new()
         };
@@ -106,13 +113,32 @@ pub(super) async fn report(
     Ok(report)
 }
 
-/// The newest run of each check, by its App and name.
+/// The newest status of each context.
+async fn statuses(
+    client: &GitHubClient,
+    repository: &RepositoryName,
+    commit: &ObjectId,
+) -> Result<Vec<CommitStatus>, GitHubError> {
+    let mut statuses = Vec::new();
+    for page in 1..=MAX_PAGES {
+        let path = format!("repos/{repository}/commits/{commit}/status?per_page=100&page={page}");
+        let found: CombinedStatus = client.get(&path).await?;
+        let is_last = found.statuses.len() < 100;
+        statuses.extend(found.statuses);
+        if is_last {
+            return Ok(statuses);
+        }
+    }
+    Err(too_many(commit))
+}
+
+/// The newest run of each check, by its App, suite and name.
 async fn check_runs(
     client: &GitHubClient,
     repository: &RepositoryName,
     commit: &ObjectId,
 ) -> Result<Vec<CheckRun>, GitHubError> {
-    let mut newest: BTreeMap<(String, String), CheckRun> = BTreeMap::new();
+    let mut newest: BTreeMap<(String, Option<u64>, String), CheckRun> = BTreeMap::new();
     let mut seen = 0;
     for page in 1..=MAX_PAGES {
         let path =
@@ -121,16 +147,25 @@ async fn check_runs(
         seen += found.check_runs.len() as u64;
         let is_last = found.check_runs.is_empty() || seen >= found.total_count;
         for run in found.check_runs {
-            let key = (app(&run).to_owned(), run.name.clone());
+            let suite = run.check_suite.as_ref().map(|suite| suite.id);
+            let key = (app(&run).to_owned(), suite, run.name.clone());
             if newest.get(&key).is_none_or(|known| known.id < run.id) {
                 newest.insert(key, run);
             }
         }
         if is_last {
-            break;
+            return Ok(newest.into_values().collect());
         }
     }
-    Ok(newest.into_values().collect())
+    Err(too_many(commit))
+}
+
+/// A failure beyond the last page would count as none.
+fn too_many(commit: &ObjectId) -> GitHubError {
+    GitHubError::Response {
+        call: format!("the checks of {commit}"),
+        source: format!("there are more than {}", MAX_PAGES * 100).into(),
+    }
 }
 
 fn app(run: &CheckRun) -> &str {
@@ -139,7 +174,12 @@ fn app(run: &CheckRun) -> &str {
 }
 
 /// The end of a job's log, or why there is none. Jobs of GitHub Actions have the id of their check run.
-async fn log(client: &GitHubClient, repository: &RepositoryName, run: &CheckRun) -> String {
+async fn log(
+    client: &GitHubClient,
+    repository: &RepositoryName,
+    run: &CheckRun,
+    redactor: &Redactor,
+) -> String {
     let title = run.output.as_ref().and_then(|output| output.title.clone());
     let title = title.unwrap_or_else(|| "it has no title".to_owned());
     if app(run) != "github-actions" {
@@ -147,7 +187,8 @@ async fn log(client: &GitHubClient, repository: &RepositoryName, run: &CheckRun)
     }
     let path = format!("repos/{repository}/actions/jobs/{}/logs", run.id);
     match client.text(&path).await {
-        Ok(log) => log_tail(&log),
+        // Before it is cut: a part of a secret would not be found.
+        Ok(log) => log_tail(&redactor.redact(&log)),
         Err(error) => match (error.status(), error.hint()) {
             (Some(403), Some(hint)) => format!("{title} (its log cannot be read: {hint})"),
             (Some(404), _) => format!("{title} (it has no log)"),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::client::GitHubClient;
 use super::error::GitHubError;
@@ -83,12 +83,12 @@ impl Claims {
 
     /// Claims an issue, or says who has it. A claim that has ended is taken over.
     pub async fn claim(&self, issue: u64) -> Result<ClaimAttempt, GitHubError> {
-        let mut made: Option<Claim> = None;
         let mut looks = 0;
         loop {
             let held = self.held(issue).await?;
-            if let Some(made) = made.take_if(|made| held.as_ref().is_some_and(|held| held.sha == made.sha)) {
-                return Ok(ClaimAttempt::Won(made));
+            // The owner is random, so a claim of this name was made here, and its answer was lost.
+            if let Some(held) = held.as_ref().filter(|held| held.record.owner == self.owner) {
+                return Ok(ClaimAttempt::Won(held.clone()));
             }
             let ended = |held: &Claim| {
                 self.client.now() > held.record.until.saturating_add(MARGIN).unwrap_or(Timestamp::MAX)
@@ -109,7 +109,6 @@ impl Claims {
             if looks > LOOKS || !(error.status() == Some(422) || error.is_ambiguous()) {
                 return Err(error);
             }
-            made = Some(child);
             self.pause(looks).await;
         }
     }
@@ -162,7 +161,12 @@ impl Claims {
         let mut looks = 0;
         loop {
             // Not repeated unseen: a second one could delete the claim of a process that came in between.
-            let error = match self.client.delete_once(&path).await {
+            let deletion = self.client.delete_once(&path);
+            // A deletion that waits for the pace or a limit longer than the lease could hit the next claim. This one ends then.
+            let Ok(deleted) = timeout(self.lease.unsigned_abs() / 2, deletion).await else {
+                return Ok(());
+            };
+            let error = match deleted {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };

@@ -34,6 +34,10 @@ const ATTEMPTS: u32 = 4;
 const MAX_PAGES: usize = 50;
 /// An installation token is replaced this long before it expires.
 const TOKEN_MARGIN: SignedDuration = SignedDuration::from_secs(60);
+/// The longest pause that a header can ask for, in seconds.
+const MAX_PAUSE: u64 = 24 * 3600;
+/// How many bytes at the end of a text are read.
+const MAX_TEXT: usize = 1 << 20;
 /// How many characters of GitHub's message an error contains.
 const MAX_MESSAGE: usize = 500;
 
@@ -123,7 +127,7 @@ impl GitHubClient {
         self.redactor.learn([jwt.clone()]);
         let path = format!("app/installations/{}/access_tokens", app.installation);
         let call = GitHubCall::new(self, Method::POST, &path).repeatable();
-        let response = call.send_with(&jwt, false).await?;
+        let response = call.send_as(Some(&jwt)).await?;
         read(&call.name, response).await
     }
 
@@ -160,14 +164,21 @@ impl GitHubClient {
         })
     }
 
-    /// Gets a text. GitHub redirects to another host for it, which does not get the token.
+    /// Gets the end of a text. GitHub redirects to another host for it, which does not get the token.
     pub(super) async fn text(&self, path: &str) -> Result<String, GitHubError> {
         let call = GitHubCall::new(self, Method::GET, path);
-        let body = call.send().await?.bytes().await;
-        let body = body.map_err(|source| GitHubError::Unreachable {
+        let mut response = call.send().await?;
+        let mut body = Vec::new();
+        let unreachable = |source: reqwest::Error| GitHubError::Unreachable {
             call: call.name.clone(),
             source: source.without_url(),
-        })?;
+        };
+        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+            body.extend_from_slice(&chunk);
+            if body.len() > 2 * MAX_TEXT {
+                body.drain(..body.len() - MAX_TEXT);
+            }
+        }
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
@@ -219,7 +230,6 @@ impl GitHubClient {
 
     /// Waits until git may push: GitHub counts pushes as writes. No other write is made while the guard lives.
     pub(super) async fn begin_push(&self) -> impl Drop + '_ {
-        self.throttle.wait().await;
         self.throttle.begin_write(&self.pace).await
     }
 
@@ -292,18 +302,32 @@ impl<'c> GitHubCall<'c> {
     }
 
     async fn send(&self) -> Result<Response, GitHubError> {
-        let token = self.client.token().await?;
-        let is_pinned = self.client.is_pinned(&token).await;
-        self.send_with(&token, is_pinned).await
+        self.send_as(None).await
     }
 
-    /// Sends the call with this token, again after rate limits and failures that may pass.
-    async fn send_with(&self, token: &Secret, is_pinned: bool) -> Result<Response, GitHubError> {
+    /// Sends the call as the App with this JWT, else with a token, again after rate limits and failures that may pass.
+    async fn send_as(&self, jwt: Option<&Secret>) -> Result<Response, GitHubError> {
         let client = self.client;
         let (started, mut failed, mut limited) = (Instant::now(), 0, 0);
         loop {
-            client.throttle.wait().await;
-            let answer = self.send_once(token, is_pinned).await;
+            let left = client.pace.longest_wait.saturating_sub(started.elapsed());
+            client
+                .throttle
+                .wait(left)
+                .await
+                .map_err(|pause| self.rate_limited(pause))?;
+            // Asked for each time: a token of an App may expire while a call waits.
+            let answer = if let Some(jwt) = jwt {
+                self.send_once(jwt, false).await
+            } else {
+                let token = Box::pin(client.token()).await?;
+                let is_pinned = client.is_pinned(&token).await;
+                let _one_write_at_a_time = match self.method {
+                    Method::GET => None,
+                    _ => Some(client.throttle.begin_write(&client.pace).await),
+                };
+                self.send_once(&token, is_pinned).await
+            };
             let pause = match answer {
                 Ok(response) => return Ok(response),
                 Err(CallFailure::Limited(asked)) => {
@@ -346,11 +370,6 @@ impl<'c> GitHubCall<'c> {
     }
 
     async fn send_once(&self, token: &Secret, is_pinned: bool) -> Result<Response, CallFailure> {
-        let client = self.client;
-        let _one_write_at_a_time = match self.method {
-            Method::GET => None,
-            _ => Some(client.throttle.begin_write(&client.pace).await),
-        };
         let response = self.request(token, is_pinned).send().await;
         let response = response.map_err(|source| {
             CallFailure::Failed(GitHubError::Unreachable {
@@ -406,13 +425,14 @@ enum CallFailure {
 
 fn rate_limit(status: StatusCode, headers: &HeaderMap, text: &str, now: Timestamp) -> Option<CallFailure> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
+    let pause = |seconds: u64| Duration::from_secs(seconds.clamp(1, MAX_PAUSE));
     if let Some(seconds) = number(RETRY_AFTER.as_str()) {
-        return Some(CallFailure::Limited(Some(Duration::from_secs(seconds))));
+        return Some(CallFailure::Limited(Some(pause(seconds))));
     }
     if number("x-ratelimit-remaining") == Some(0) {
         let reset = number("x-ratelimit-reset").and_then(|second| i64::try_from(second).ok());
         let left = reset.map(|second| second.saturating_sub(now.as_second()).max(1).unsigned_abs());
-        return Some(CallFailure::Limited(left.map(Duration::from_secs)));
+        return Some(CallFailure::Limited(left.map(pause)));
     }
     let is_limit = status == StatusCode::TOO_MANY_REQUESTS || text.to_lowercase().contains("rate limit");
     is_limit.then_some(CallFailure::Limited(None))
@@ -473,6 +493,8 @@ mod tests {
 
     #[rstest]
     #[case::retry_after(403, &[("retry-after", "7")], "", "7 s")]
+    #[case::at_once(403, &[("retry-after", "0")], "", "1 s")]
+    #[case::never(403, &[("retry-after", "18446744073709551615")], "", "86400 s")]
     #[case::primary(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1030")], "", "30 s")]
     #[case::primary_over(429, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "9")], "", "1 s")]
     #[case::secondary(403, &[("x-ratelimit-remaining", "4000")], "You have exceeded a secondary rate limit", "some time")]

@@ -17,6 +17,9 @@ use crate::scm::{
 };
 use crate::secret::Redactor;
 
+/// The longest title in characters. GitHub refuses more than 256.
+const MAX_TITLE: usize = 250;
+
 /// Rules that forbid what ralph does with its branches.
 const FORBIDDING_RULES: [(&str, &str); 3] = [
     ("creation", "forbids to create"),
@@ -94,6 +97,8 @@ impl GitHubForge {
             }));
         }
         let _one_write_at_a_time = self.client.begin_push().await;
+        // A token of an App may have expired while this waited.
+        let remote = self.remote().await?;
         let pushed = self
             .repository
             .push(&remote, &request.branch, &request.commit, found.as_ref());
@@ -171,7 +176,7 @@ impl Forge for GitHubForge {
         self.check_writes(name, base, planned).await?;
         if planned.waits_for_ci {
             // A token that cannot read checks would leave the run waiting.
-            ci::report(&self.client, name, &planned.base).await?;
+            ci::report(&self.client, name, &planned.base, &self.redactor).await?;
         }
         let renamed = if name == &self.name {
             String::new()
@@ -185,6 +190,10 @@ impl Forge for GitHubForge {
 
     async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError> {
         self.push(request).await?;
+        let request = &PullRequest {
+            title: request.title.trim().chars().take(MAX_TITLE).collect(),
+            ..request.clone()
+        };
         let (name, info) = self.info().await?;
         let pulls = Pulls {
             client: &self.client,
@@ -193,11 +202,13 @@ impl Forge for GitHubForge {
         match self.open_pull(&pulls, request).await {
             Ok((pull, warnings)) => Ok(OpenedPullRequest {
                 location: pull.html_url,
+                is_pull_request: true,
                 warnings,
             }),
             Err(ForgeError::Server { source, .. }) if is_forbidden(source.as_ref()) => {
                 Ok(OpenedPullRequest {
                     location: format!("{}/tree/{}", info.html_url, request.branch),
+                    is_pull_request: false,
                     warnings: vec![format!(
                         "the branch is pushed, but this account may not open the pull request ({source}): open it at \
                      {}/compare/{}...{}",
@@ -211,7 +222,7 @@ impl Forge for GitHubForge {
 
     async fn ci(&self, commit: &ObjectId) -> Result<CiReport, ForgeError> {
         let (name, _) = self.info().await?;
-        Ok(ci::report(&self.client, name, commit).await?)
+        Ok(ci::report(&self.client, name, commit, &self.redactor).await?)
     }
 
     async fn overlaps(

@@ -19,7 +19,7 @@ const SPEC: &str = "spec";
 const MARKER: &str = "<!-- ralph-issue -->";
 /// Longer comments are cut. GitHub refuses those above 65,536 characters.
 const MAX_COMMENT: usize = 60_000;
-/// How often a comment is tried whose answer was lost.
+/// How often a comment is tried whose answer was lost, and how often it is looked for each time.
 const LOOKS: u32 = 4;
 
 /// The issues of one repository.
@@ -245,7 +245,13 @@ impl Issues {
             if looks > LOOKS || !error.is_ambiguous() {
                 return Err(error);
             }
-            sleep(self.client.pace().first_pause.saturating_mul(1 << looks)).await;
+            // Lists may lack a new comment for some seconds, and GitHub refuses no second one.
+            for wait in 1..=LOOKS {
+                sleep(self.client.pace().first_pause.saturating_mul(1 << wait)).await;
+                if self.comment(&path).await?.is_some() {
+                    break;
+                }
+            }
         }
     }
 

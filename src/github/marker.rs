@@ -1,6 +1,6 @@
-//! The hidden comment at the end of a pull request's text: which run it belongs to, and the hash of the text.
+//! The hidden comment at the end of a pull request's text: which run it belongs to, and the hash of its title and text.
 //!
-//! The run finds its pull request by it. The hash shows whether a person edited the text, which ralph then leaves alone.
+//! The run finds its pull request by it. The hash shows whether a person edited title or text, which ralph then leaves alone.
 
 use crate::digest::Digest;
 use crate::id::RunId;
@@ -13,14 +13,14 @@ const MIDDLE: &str = " text: ";
 const END: &str = " -->";
 
 /// A text that carries its marker, and fits GitHub's limit.
-pub(super) fn mark(text: &str, run: &RunId) -> String {
+pub(super) fn mark(title: &str, text: &str, run: &RunId) -> String {
     let room = MAX_BYTES - TOO_LONG.len() - 200;
     let text = if text.len() > room {
         format!("{}{TOO_LONG}", whole_lines(text, room))
     } else {
         text.trim_end().to_owned()
     };
-    format!("{text}\n\n{START}{run}{MIDDLE}{}{END}\n", hash(&text))
+    format!("{text}\n\n{START}{run}{MIDDLE}{}{END}\n", hash(title, &text))
 }
 
 /// What a text says about its origin.
@@ -34,8 +34,8 @@ pub(super) enum MarkedText {
     Foreign,
 }
 
-/// Whose text this is. Only the last marker counts: earlier ones may be quoted from the work.
-pub(super) fn origin(body: &str, run: &RunId) -> MarkedText {
+/// Whose title and text these are. Only the last marker counts: earlier ones may be quoted from the work.
+pub(super) fn origin(title: &str, body: &str, run: &RunId) -> MarkedText {
     let body = body.replace("\r\n", "\n");
     let Some((text, rest)) = body.rsplit_once(START) else {
         return MarkedText::Foreign;
@@ -51,16 +51,16 @@ pub(super) fn origin(body: &str, run: &RunId) -> MarkedText {
             MarkedText::Foreign
         };
     };
-    match (found == run.as_str(), known == hash(text)) {
+    match (found == run.as_str(), known == hash(title, text)) {
         (true, true) => MarkedText::Ours,
         (true, false) => MarkedText::Edited,
         (false, _) => MarkedText::Foreign,
     }
 }
 
-fn hash(text: &str) -> String {
-    let text = Digest::sha256(text.trim_end().as_bytes()).hex();
-    text.chars().take(16).collect()
+fn hash(title: &str, text: &str) -> String {
+    let hex = Digest::sha256_fields([title.trim(), text.trim_end()]).hex();
+    hex.chars().take(16).collect()
 }
 
 /// The lines that fit. A code fence or a folded part that is cut open is closed.
@@ -92,30 +92,34 @@ mod tests {
 
     #[test]
     fn a_text_is_recognised_until_a_person_edits_it() {
-        let body = mark("# Done\n\nAll of it.\n", &run());
-        assert_eq!(origin(&body, &run()), MarkedText::Ours);
-        assert_eq!(origin(&body.replace('\n', "\r\n"), &run()), MarkedText::Ours);
-        assert_eq!(origin(&body.replace("All", "Most"), &run()), MarkedText::Edited);
-        assert_eq!(origin(&format!("{body}LGTM"), &run()), MarkedText::Edited);
+        let body = mark("T", "# Done\n\nAll of it.\n", &run());
+        assert_eq!(origin("T", &body, &run()), MarkedText::Ours);
+        assert_eq!(origin("T", &body.replace('\n', "\r\n"), &run()), MarkedText::Ours);
         assert_eq!(
-            origin(&body, &RunId::parse("r99999999").unwrap()),
+            origin("T", &body.replace("All", "Most"), &run()),
+            MarkedText::Edited
+        );
+        assert_eq!(origin("T", &format!("{body}LGTM"), &run()), MarkedText::Edited);
+        assert_eq!(
+            origin("T", &body, &RunId::parse("r99999999").unwrap()),
             MarkedText::Foreign
         );
-        assert_eq!(origin("By hand.", &run()), MarkedText::Foreign);
+        assert_eq!(origin("T", "By hand.", &run()), MarkedText::Foreign);
+        assert_eq!(origin("Another title", &body, &run()), MarkedText::Edited);
     }
 
     #[test]
     fn a_quoted_marker_is_only_text() {
-        let quoted = mark("x", &RunId::parse("r99999999").unwrap());
-        assert_eq!(origin(&mark(&quoted, &run()), &run()), MarkedText::Ours);
+        let quoted = mark("T", "x", &RunId::parse("r99999999").unwrap());
+        assert_eq!(origin("T", &mark("T", &quoted, &run()), &run()), MarkedText::Ours);
     }
 
     #[test]
     fn a_long_text_is_cut_at_a_line_and_stays_below_the_limit() {
         let row = "| ä box | `cargo test` | 0 |\n";
-        let body = mark(&format!("<details>\n```\n{}", row.repeat(5000)), &run());
+        let body = mark("T", &format!("<details>\n```\n{}", row.repeat(5000)), &run());
         assert!(body.len() <= MAX_BYTES, "{}", body.len());
-        assert_eq!(origin(&body, &run()), MarkedText::Ours);
+        assert_eq!(origin("T", &body, &run()), MarkedText::Ours);
         let (rows, _) = body.split_once(TOO_LONG).unwrap();
         assert!(
             rows.ends_with("| 0 |\n```\n</details>"),

@@ -47,12 +47,18 @@ pub(super) struct Throttle {
 }
 
 impl Throttle {
-    /// Waits until a call may be made.
-    pub(super) async fn wait(&self) {
+    /// Waits until a call may be made. If that takes longer than `longest`, returns how long it would.
+    pub(super) async fn wait(&self, longest: Duration) -> Result<(), Duration> {
         let until = *self.closed_until.lock().await;
-        if let Some(until) = until {
-            sleep_until(until).await;
+        let Some(until) = until else {
+            return Ok(());
+        };
+        let pause = until.saturating_duration_since(Instant::now());
+        if pause > longest {
+            return Err(pause);
         }
+        sleep_until(until).await;
+        Ok(())
     }
 
     /// Waits until a write may be made. No other write is made while the guard lives.
@@ -98,7 +104,11 @@ mod tests {
         let (throttle, start) = (Throttle::default(), Instant::now());
         throttle.close_for(Duration::from_secs(60)).await;
         throttle.close_for(Duration::from_secs(5)).await;
-        throttle.wait().await;
+        assert_eq!(
+            throttle.wait(Duration::from_secs(59)).await,
+            Err(Duration::from_secs(60))
+        );
+        assert_eq!(throttle.wait(Duration::from_secs(60)).await, Ok(()));
         assert_eq!(start.elapsed(), Duration::from_secs(60));
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::client::GitHubClient;
 use super::error::GitHubError;
 use super::marker::{MarkedText, mark, origin};
-use super::wire::{Pull, PullFile, PullState};
+use super::wire::{LabelEvent, LabelName, Pull, PullFile, PullState};
 use crate::id::RepositoryName;
 use crate::scm::{PullRequest, PullRequestOverlap};
 use tokio::time::sleep;
@@ -34,8 +34,11 @@ impl Pulls<'_> {
             .list(&self.path(&format!("pulls?state=all&head={head}")))
             .await?;
         let rank = |pull: &Pull| {
-            let is_marked =
-                origin(pull.body.as_deref().unwrap_or_default(), &request.run) != MarkedText::Foreign;
+            let is_marked = origin(
+                &pull.title,
+                pull.body.as_deref().unwrap_or_default(),
+                &request.run,
+            ) != MarkedText::Foreign;
             match (pull.state, is_marked) {
                 (PullState::Open, true) => 0,
                 (PullState::Open, false) => 1,
@@ -56,7 +59,7 @@ impl Pulls<'_> {
         loop {
             let body = json!({
                 "title": request.title,
-                "body": mark(&request.body, &request.run),
+                "body": mark(&request.title, &request.body, &request.run),
                 "head": request.branch,
                 "base": request.base_branch,
                 "draft": draft,
@@ -82,11 +85,11 @@ impl Pulls<'_> {
         }
     }
 
-    /// Sets what differs. A text that a person edited stays. Returns whether the text was left alone.
+    /// Sets what differs. Title and text stay if a person edited one of them, and so does the base branch.
     pub(super) async fn update(&self, pull: Pull, request: &PullRequest) -> Result<UpdatedPull, GitHubError> {
-        let wanted = mark(&request.body, &request.run);
+        let wanted = mark(&request.title, &request.body, &request.run);
         let present = pull.body.clone().unwrap_or_default().replace("\r\n", "\n");
-        let kept_text = origin(&present, &request.run) != MarkedText::Ours;
+        let kept_text = origin(&pull.title, &present, &request.run) != MarkedText::Ours;
         let mut changes = Map::new();
         let mut set = |name: &str, value: &str| changes.insert(name.to_owned(), Value::from(value));
         if !kept_text && present.trim_end() != wanted.trim_end() {
@@ -94,9 +97,6 @@ impl Pulls<'_> {
         }
         if !kept_text && pull.title != request.title {
             set("title", &request.title);
-        }
-        if pull.base.name != request.base_branch {
-            set("base", &request.base_branch);
         }
         let pull = if changes.is_empty() {
             pull
@@ -107,14 +107,23 @@ impl Pulls<'_> {
         Ok(UpdatedPull { pull, kept_text })
     }
 
-    /// Adds the labels that are missing. Labels of people stay.
+    /// Adds the labels that are missing, unless a person removed them. Labels of people stay.
     pub(super) async fn add_labels(&self, pull: &Pull, labels: &[String]) -> Result<(), GitHubError> {
-        let has = |label: &String| {
-            pull.labels
-                .iter()
-                .any(|known| known.name.eq_ignore_ascii_case(label))
+        let is_in = |known: &[LabelName], label: &str| {
+            known.iter().any(|known| known.name.eq_ignore_ascii_case(label))
         };
-        let missing: Vec<&String> = labels.iter().filter(|label| !has(label)).collect();
+        let missing = labels.iter().filter(|label| !is_in(&pull.labels, label));
+        let mut missing: Vec<&String> = missing.collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let events: Vec<LabelEvent> = self
+            .client
+            .list(&self.path(&format!("issues/{}/events", pull.number)))
+            .await?;
+        let removed = events.into_iter().filter(|event| event.event == "unlabeled");
+        let removed: Vec<LabelName> = removed.filter_map(|event| event.label).collect();
+        missing.retain(|label| !is_in(&removed, label));
         if missing.is_empty() {
             return Ok(());
         }

@@ -28,7 +28,6 @@ pub(super) struct Pull {
     pub(super) merged_at: Option<String>,
     #[serde(default)]
     pub(super) labels: Vec<LabelName>,
-    pub(super) base: PullBranch,
     pub(super) head: PullBranch,
 }
 
@@ -61,4 +60,12 @@ pub(super) struct PullFile {
 pub(super) struct BranchRule {
     #[serde(rename = "type")]
     pub(super) kind: String,
+}
+
+/// An event of an issue or pull request.
+#[derive(Debug, Deserialize)]
+pub(super) struct LabelEvent {
+    pub(super) event: String,
+    #[serde(default)]
+    pub(super) label: Option<LabelName>,
 }

@@ -94,6 +94,7 @@ impl Ledger {
     pub fn from_journal(lines: &[JournalLine], since_last_line: Duration) -> Self {
         let mut ledger = Self::default();
         let mut calls: BTreeMap<u64, CallCharge> = BTreeMap::new();
+        let mut awaited_ci = Duration::ZERO;
         for line in lines {
             match &line.entry {
                 JournalEntry::Calling {
@@ -108,6 +109,9 @@ impl Ledger {
                 JournalEntry::Waited { milliseconds } => {
                     ledger.waited += Duration::from_millis(*milliseconds);
                 }
+                JournalEntry::AwaitedCi { milliseconds } => {
+                    awaited_ci += Duration::from_millis(*milliseconds);
+                }
                 _ => {}
             }
         }
@@ -117,7 +121,8 @@ impl Ledger {
             ledger.unpriced_calls += u64::from(amount.cost.is_none());
         }
         ledger.calls = calls.keys().last().copied().unwrap_or(0);
-        ledger.worked = worked(lines, since_last_line).saturating_sub(ledger.waited);
+        let at_rest = ledger.waited + awaited_ci;
+        ledger.worked = worked(lines, since_last_line).saturating_sub(at_rest);
         ledger
     }
 
@@ -321,6 +326,7 @@ mod tests {
         5,
         12
     )]
+    #[case::waiting_for_ci_is_no_work(vec![(0, opened()), (30, JournalEntry::AwaitedCi { milliseconds: 20_000 })], 10, 20)]
     #[case::waiting_is_no_work(vec![(0, opened()), (30, JournalEntry::Waited { milliseconds: 20_000 })], 10, 20)]
     fn work_is_the_time_a_process_had_the_run(
         #[case] entries: Vec<(i64, JournalEntry)>,

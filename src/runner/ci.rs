@@ -12,6 +12,7 @@ use crate::state::JournalEntry;
 use crate::text::{counted, error_chain};
 
 use super::RunInputs;
+use super::budget::since_rest;
 use super::error::Halt;
 use super::interventions::until_stopped;
 use super::run::Run;
@@ -55,7 +56,7 @@ pub(super) async fn await_ci(
         halt = until_stopped(inputs) => Err(halt),
     };
     let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    run.progress.append(JournalEntry::Waited { milliseconds })?;
+    run.progress.append(JournalEntry::AwaitedCi { milliseconds })?;
     let report = settled?;
     if report.failed.is_empty() {
         return Ok(CiVerdict::Passed(match report.passed.len() {
@@ -99,17 +100,11 @@ async fn settle(inputs: RunInputs<'_>, commit: &ObjectId, rules: CiRules) -> Res
 fn send_back(run: &mut Run<'_>, commit: &ObjectId, failed: &[CiFailure]) -> Result<CiVerdict, Halt> {
     let progress = &mut run.progress;
     let checks: Vec<String> = failed.iter().map(|failure| failure.name.clone()).collect();
-    let lines = progress.journal.lines().iter();
-    let rounds = lines
+    // A person who resumes the run gives the agent new rounds.
+    let rounds = since_rest(progress.journal.lines())
+        .iter()
         .filter(|line| matches!(line.entry, JournalEntry::CiFailed { .. }))
         .count();
-    if rounds >= ROUNDS {
-        return Err(Halt::paused(format!(
-            "CI failed on commit {} after {ROUNDS} attempts to mend it: {}",
-            commit.short(),
-            checks.join(", ")
-        )));
-    }
     let mut text = format!(
         "CI failed on commit {}, where the commands of the task pass:\n",
         commit.short()
@@ -122,8 +117,16 @@ fn send_back(run: &mut Run<'_>, commit: &ObjectId, failed: &[CiFailure]) -> Resu
             failure.name, failure.conclusion, failure.log
         );
     }
-    let text = run.inputs.parts.redactor.redact(first_bytes(&text, MAX_OUTPUT));
-    progress.log_error(progress.iterations(), &text)?;
+    let text = run.inputs.parts.redactor.redact(&text);
+    progress.log_error(progress.iterations(), first_bytes(&text, MAX_OUTPUT))?;
+    if rounds >= ROUNDS {
+        return Err(Halt::paused(format!(
+            "CI failed on commit {} after {ROUNDS} attempts to mend it: {}; `ralph resume` asks CI again, and gives the \
+             agent {ROUNDS} more",
+            commit.short(),
+            checks.join(", ")
+        )));
+    }
     let named = checks.join(", ");
     run.inputs.reporter.warn(format!("CI failed: {named}"));
     progress.log_activity(&format!("CI failed on {}: {named}", commit.short()))?;

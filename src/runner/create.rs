@@ -23,6 +23,8 @@ pub struct NewRun {
     pub branch_prefix: String,
     /// The whole branch name, in place of one that is made from the task.
     pub branch: Option<String>,
+    /// Branches that are taken elsewhere, such as on the forge.
+    pub taken_branches: Vec<String>,
     /// The directory whose configuration the run started with; a resume reads it again.
     pub project: Option<PathBuf>,
     /// Settings given on the command line, which a resume keeps.
@@ -49,7 +51,8 @@ pub async fn create(
     let name = new
         .branch
         .unwrap_or_else(|| branch_name(&task, new.branch_prefix));
-    let taken = taken_branches(runs, repo)?;
+    let mut taken = taken_branches(runs, repo)?;
+    taken.extend(new.taken_branches);
     let branch = scm::reserve_branch(repo, &name, &taken, &base).await?;
     let overrides = new.overrides.into_iter();
     let facts = RunFacts {

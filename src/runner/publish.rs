@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 
 use crate::event::EventKind;
 use crate::scm::{ForgeError, OpenedPullRequest, PullRequest, changed_files};
-use crate::state::{IterationRecord, JournalEntry, JournalLine, RunOutcomeKind};
+use crate::state::{IterationRecord, JournalEntry, JournalLine, RunOutcomeKind, standing_records};
 use crate::task::{PullRequestText, PullRequestWhen};
 use crate::text::error_chain;
 
@@ -28,9 +28,13 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
     let ci = run.inputs.settings.done.ci;
     let request = request(run, &record, draft || ci.is_some()).await?;
     look_for_overlaps(run, &record, &request).await?;
-    open_at_forge(run, &record, &request).await?;
-    let mut reason =
-        "every checkbox is verified, the tests pass and the pull request contains that commit".to_owned();
+    let is_pull_request = open_at_forge(run, &record, &request).await?;
+    let published = if is_pull_request {
+        "the pull request contains that commit"
+    } else {
+        "the branch is pushed, but this account may not open the pull request"
+    };
+    let mut reason = format!("every checkbox is verified, the tests pass and {published}");
     if let Some(rules) = ci {
         match await_ci(run, &record.tip, rules).await? {
             CiVerdict::Passed(found) => reason = format!("{reason}; {found}"),
@@ -95,33 +99,30 @@ async fn look_for_overlaps(
     Ok(())
 }
 
-/// Opens the pull request, which must contain the commit then.
+/// Opens the pull request, which must contain the commit then. Returns whether there is one, and not only a branch.
 async fn open_at_forge(
     run: &mut Run<'_>,
     record: &IterationRecord,
     request: &PullRequest,
-) -> Result<(), Halt> {
-    let location = open(run, record, request).await??;
-    if !run
-        .inputs
-        .parts
-        .forge
-        .is_at(&request.branch, &request.commit)
-        .await?
-    {
+) -> Result<bool, Halt> {
+    let opened = open(run, record, request).await??;
+    let forge = &run.inputs.parts.forge;
+    if !forge.is_at(&request.branch, &request.commit).await? {
         return Err(Halt::paused(format!(
-            "the pull request {location} does not contain commit {}",
-            record.tip
+            "the pull request {} does not contain commit {}",
+            opened.location, record.tip
         )));
     }
-    Ok(())
+    Ok(opened.is_pull_request)
 }
 
 /// Opens or updates the pull request as a draft while the run works, if the task asks for it: at most once in `interval`, and
 /// only for a new commit. A forge that fails does not stop the work.
 pub(super) async fn publish_progress(run: &mut Run<'_>, interval: Duration) -> Result<(), Halt> {
     let progress = &run.progress;
-    let Some(record) = progress.last_record().cloned() else {
+    // A record that a retry took back is not published.
+    let records = standing_records(progress.journal.lines());
+    let Some(record) = records.last().map(|record| (*record).clone()) else {
         return Ok(());
     };
     let is_due = match run.task.frontmatter.pr.when {
@@ -186,19 +187,20 @@ async fn open(
     run: &mut Run<'_>,
     record: &IterationRecord,
     request: &PullRequest,
-) -> Result<Result<String, ForgeError>, Halt> {
-    let OpenedPullRequest { location, warnings } = match run.inputs.parts.forge.open(request).await {
+) -> Result<Result<OpenedPullRequest, ForgeError>, Halt> {
+    let opened = match run.inputs.parts.forge.open(request).await {
         Ok(opened) => opened,
         Err(error) if error.is_by_person() => return Err(Halt::paused(error_chain(&error))),
         Err(error) => return Ok(Err(error)),
     };
-    for warning in warnings {
-        run.inputs.reporter.warn(warning);
+    let location = &opened.location;
+    for warning in &opened.warnings {
+        run.inputs.reporter.warn(warning.clone());
     }
     let progress = &mut run.progress;
     let file = format!("iterations/{}/pr_state.json", record.iteration);
     let state = serde_json::json!({
-        "branch": request.branch, "tip": record.tip, "opened": true, "location": location, "draft": request.draft,
+        "branch": request.branch, "tip": record.tip, "opened": opened.is_pull_request, "location": location, "draft": request.draft,
     });
     progress.files.write(&file, &format!("{state:#}\n"))?;
     progress.log_activity(&format!("pull request: {location} holds {}", record.tip))?;
@@ -210,5 +212,5 @@ async fn open(
         location: location.clone(),
         commit: record.tip.clone(),
     })?;
-    Ok(Ok(location))
+    Ok(Ok(opened))
 }

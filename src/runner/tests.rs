@@ -72,6 +72,7 @@ impl TestRun {
             task: TASK.to_owned(),
             branch_prefix: "ralph".to_owned(),
             branch: None,
+            taken_branches: Vec::new(),
             project: None,
             overrides: Vec::new(),
             script: None,

@@ -35,9 +35,12 @@ impl Repository {
         Ok(None)
     }
 
-    /// The commit at which the branch of `commit` left the base branch with the tip `base`; `None` if they share nothing. If
-    /// the branch is merged by now, the base branch before that merge is meant.
-    pub async fn fork_point(&self, base: &ObjectId, commit: &ObjectId) -> Result<Option<ObjectId>, ScmError> {
+    /// Where the branch of `commit` left the base branch with the tip `base`; `None` if they share nothing.
+    pub async fn fork_point(
+        &self,
+        base: &ObjectId,
+        commit: &ObjectId,
+    ) -> Result<Option<ForkPoint>, ScmError> {
         let git = &self.git;
         let printed = git
             .run(&git.command("rev-list --first-parent").arg(base.as_str()))
@@ -61,11 +64,29 @@ impl Repository {
         let Some(before) = tips.get(containing) else {
             return Ok(None);
         };
+        if let Some(merge) = containing.checked_sub(1) {
+            return Ok(Some(ForkPoint {
+                before: one_id(before.as_bytes())?,
+                merge: Some(one_id(tips[merge].as_bytes())?),
+            }));
+        }
         let command = git.command("merge-base").args([before, commit.as_str()]);
         let exit = git.exit(&command).await?;
         if exit.status == ExitStatus::Code(1) {
             return Ok(None);
         }
-        one_id(&output(&command, &exit)?).map(Some)
+        Ok(Some(ForkPoint {
+            before: one_id(&output(&command, &exit)?)?,
+            merge: None,
+        }))
     }
+}
+
+/// Where a branch left its base branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForkPoint {
+    /// The commit of the base branch without the branch: the last one before it was merged, else the common one.
+    pub before: ObjectId,
+    /// The commit of the base branch that brought the branch, if it is merged.
+    pub merge: Option<ObjectId>,
 }

@@ -60,6 +60,8 @@ pub struct PlannedPullRequest {
 pub struct OpenedPullRequest {
     /// Its location for people: a URL or a file.
     pub location: String,
+    /// Whether there is a pull request. Otherwise only its branch is there.
+    pub is_pull_request: bool,
     /// What could not be done as asked, and what was done instead.
     pub warnings: Vec<String>,
 }

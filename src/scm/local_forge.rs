@@ -75,6 +75,7 @@ impl Forge for LocalForge {
             .map_err(ScmError::file("write the pull request to", &self.file))?;
         Ok(OpenedPullRequest {
             location: self.file.display().to_string(),
+            is_pull_request: true,
             warnings: Vec::new(),
         })
     }

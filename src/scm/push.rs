@@ -42,7 +42,6 @@ impl Remote {
                 &header,
                 &format!("Authorization: Basic {}", self.authorization().expose()),
             ),
-            set("http.followRedirects", "false"),
             set("protocol.https.allow", "always"),
         ];
         if scheme == "http" {
@@ -89,6 +88,18 @@ impl Repository {
             None | Some([]) => Ok(None),
             Some(id) => one_id(id).map(Some),
         }
+    }
+
+    /// The names of all branches of a remote, asked now.
+    pub async fn remote_branches(&self, remote: &Remote) -> Result<Vec<String>, ScmError> {
+        let command = self
+            .git
+            .command("ls-remote --refs --heads --")
+            .arg(remote.url.clone());
+        let printed = self.git.run(&remote.apply(command)).await?;
+        let text = String::from_utf8_lossy(&printed);
+        let names = text.lines().filter_map(|line| line.split_once("\trefs/heads/"));
+        Ok(names.map(|(_, name)| name.to_owned()).collect())
     }
 
     /// Pushes a commit to a remote's branch by compare-and-swap. `expected` is where the branch is now; `None` means that it

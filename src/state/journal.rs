@@ -78,6 +78,11 @@ pub enum JournalEntry {
         /// How long it waited.
         milliseconds: u64,
     },
+    /// The run waited for the CI of the forge, which counts against no budget.
+    AwaitedCi {
+        /// How long it waited.
+        milliseconds: u64,
+    },
     /// An iteration is recorded.
     Recorded(Box<IterationRecord>),
     /// The commands of the task ran on the base commit, which no agent has touched.

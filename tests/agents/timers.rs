@@ -113,6 +113,7 @@ impl Library {
             task: TASK.to_owned(),
             branch_prefix: "ralph".to_owned(),
             branch: None,
+            taken_branches: Vec::new(),
             project: None,
             overrides: Vec::new(),
             script: None,

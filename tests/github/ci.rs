@@ -138,7 +138,9 @@ fn a_failure_of_ci_is_mended_in_the_next_iteration() {
     let live = Live::start(&mut site.scripted(&script([whole_task(), fix])));
     let first = next_head(&site, "");
     assert!(site.github.pulls(REPO)[0].draft);
-    let log = JobLog::Text("step one\nGITHUB_TOKEN=CANARY\n##[error]the linter objects\n".to_owned());
+    let log = JobLog::Text(format!(
+        "step one\nPASSWORD={TOKEN}\n##[error]the linter objects\n"
+    ));
     failing_job(&site.github, &first, "lint", log);
     let second = next_head(&site, &first);
     site.github
@@ -146,7 +148,10 @@ fn a_failure_of_ci_is_mended_in_the_next_iteration() {
     live.wait()
         .expect(0, &["CI failed: lint", "done: ", "1 check of CI passed"]);
     let prompt = site.place.noted("iterations/2/prompt.md");
-    assert!(prompt.contains("the linter objects"), "{prompt}");
+    assert!(
+        prompt.contains("PASSWORD=[redacted]\n##[error]the linter objects"),
+        "{prompt}"
+    );
     assert!(!site.github.pulls(REPO)[0].draft);
     site.expect_one_pull();
 }
@@ -155,7 +160,7 @@ fn a_failure_of_ci_is_mended_in_the_next_iteration() {
 fn after_two_rounds_the_run_pauses() {
     let site = site();
     let again = |name: &str| ending([write(name, "x\n"), commit(name)]);
-    let live = Live::start(&mut site.scripted(&script([whole_task(), again("c"), again("d")])));
+    let live = Live::start(&mut site.scripted(&script([whole_task(), again("c"), again("d"), again("e")])));
     let mut head = String::new();
     for _ in 0..3 {
         head = next_head(&site, &head);
@@ -166,6 +171,22 @@ fn after_two_rounds_the_run_pauses() {
         &["paused: CI failed on commit", "after 2 attempts to mend it: lint"],
     );
     assert!(site.github.pulls(REPO)[0].draft);
+    // A person who resumes it gives the agent more attempts, with what CI said.
+    site.ralph(&["resume", "--note", "try again"])
+        .expect(0, &["CI failed: lint", "done: "]);
+}
+
+/// Two jobs of the same name, of two workflows: the one that failed counts.
+#[tokio::test]
+async fn a_check_of_another_suite_hides_no_failure() {
+    let desk = Desk::new().await;
+    let sha = desk.base.as_str();
+    desk.github
+        .set_check_run_of(REPO, sha, 1, "build", Some("failure"));
+    desk.github
+        .set_check_run_of(REPO, sha, 2, "build", Some("success"));
+    let found = report(&desk).await;
+    assert_eq!((found.passed.len(), found.failed.len()), (1, 1), "{found:?}");
 }
 
 #[test]

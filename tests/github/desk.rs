@@ -130,6 +130,14 @@ impl Desk {
         }
     }
 
+    /// A person with the rights of the token changes a pull request.
+    pub async fn patch_pull(&self, number: u64, body: &serde_json::Value) {
+        let url = format!("{}/repos/{REPO}/pulls/{number}", self.github.url());
+        let call = reqwest::Client::new().patch(url).bearer_auth(TOKEN);
+        let answer = call.header("user-agent", "ada").json(body).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
+    }
+
     /// Where the branch is on GitHub.
     pub fn pushed(&self) -> Option<String> {
         self.github
@@ -204,4 +212,13 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         cause = next.source();
     }
     text
+}
+
+/// The form in which git sends a token.
+pub fn basic(token: &str) -> String {
+    let remote = ralph::scm::Remote {
+        url: String::new(),
+        token: Secret::new(token),
+    };
+    remote.authorization().expose().to_owned()
 }

@@ -6,7 +6,7 @@ use ralph::secret::Secret;
 use rstest::rstest;
 use std::time::Duration;
 
-use crate::desk::{BRANCH, Desk, PERMISSIONS, REPO, TOKEN, chain, commit, git, quick};
+use crate::desk::{BRANCH, Desk, PERMISSIONS, REPO, TOKEN, basic, chain, commit, git, quick};
 use crate::need;
 use crate::support::fake_github::{FakeGitHub, Fault, Lag, LimitSettings, Protection, Role};
 
@@ -244,7 +244,7 @@ async fn a_token_leaves_no_trace_in_the_repository() {
     desk.forge().open(&desk.request(0)).await.unwrap();
     desk.expect_one_pull(0);
     let found = std::process::Command::new("grep")
-        .args(["-r", "-l", "CANARY"])
+        .args(["-r", "-l", "-e", "CANARY", "-e", &basic(TOKEN)])
         .arg(desk.dir.path())
         .output()
         .unwrap();
@@ -405,6 +405,47 @@ async fn a_text_that_a_person_edited_is_left_alone() {
     );
     assert_eq!(desk.github.body(REPO, 1), edited);
     assert_eq!(desk.pushed().unwrap(), desk.commits[1].as_str());
+}
+
+/// Of title, text, base and labels, what a person changed stays.
+#[tokio::test]
+async fn what_a_person_changed_stays() {
+    let desk = Desk::new().await;
+    let forge = desk.forge();
+    forge.open(&desk.request(0)).await.unwrap();
+    desk.github.unlabel_as("ada", REPO, 1, "ralph");
+    desk.patch_pull(1, &serde_json::json!({"title": "feat: hello"}))
+        .await;
+    let opened = forge.open(&desk.request(1)).await.unwrap();
+    assert!(
+        opened.warnings[0].contains("a person wrote or edited"),
+        "{opened:?}"
+    );
+    let pull = desk.github.pulls(REPO).remove(0);
+    assert_eq!(pull.title, "feat: hello");
+    assert_eq!(pull.labels, Vec::<String>::new());
+    desk.github.push_as("ada", REPO, "release", "notes.txt", "1\n");
+    desk.patch_pull(
+        1,
+        &serde_json::json!({"base": "release", "title": "t1: Say hello"}),
+    )
+    .await;
+    forge.open(&desk.request(2)).await.unwrap();
+    assert_eq!(desk.github.pulls(REPO)[0].base, "release");
+}
+
+#[tokio::test]
+async fn a_long_title_is_cut() {
+    let desk = Desk::new().await;
+    let request = PullRequest {
+        title: "long ".repeat(100),
+        ..desk.request(0)
+    };
+    for _ in 0..2 {
+        let opened = desk.forge().open(&request).await.unwrap();
+        assert_eq!(opened.warnings, Vec::<String>::new());
+    }
+    assert!(desk.github.pulls(REPO)[0].title.chars().count() <= 250);
 }
 
 #[rstest]

@@ -95,7 +95,8 @@ impl Site {
 
     /// No secret is in a file of the run, the project or ralph's directories.
     pub fn expect_no_secret(&self, secrets: &[&str]) {
-        for secret in secrets {
+        let basic = crate::desk::basic(TOKEN);
+        for secret in secrets.iter().chain([&basic.as_str()]) {
             let found = Command::new("grep")
                 .args(["-r", "-l", "-F", "-e", secret])
                 .arg(self.place.path())
@@ -196,16 +197,58 @@ fn a_pull_request_is_opened_early_as_a_draft_and_ready_in_the_end() {
     assert!(!site.github.pulls(REPO)[0].draft);
 }
 
+/// A draft with half of the work, from a run that waits for a person.
+fn resting() -> Site {
+    let site = Site::new(FakeGitHub::start());
+    site.set_task("pr:\n  when: first-push\n");
+    let half = doing([write("a.txt", "hello\n"), commit("Half of it")]);
+    let pause = doing([json!({"type": "pause", "reason": "look"})]);
+    site.run(&script([half, pause, whole_task(), whole_task()]))
+        .expect(3, &["paused"]);
+    site
+}
+
 #[test]
 fn a_commit_of_a_person_pauses_the_run() {
+    let site = resting();
+    let theirs = site
+        .github
+        .push_as("ada", REPO, "ralph/t1/say-hello", "ada.txt", "mine\n");
+    site.ralph(&["resume"])
+        .expect(3, &["paused: ", "was moved by another process"]);
+    assert_eq!(site.github.refs(REPO)["refs/heads/ralph/t1/say-hello"], theirs);
+}
+
+/// A branch that is on GitHub already, from another host or a person, is known before the work.
+#[test]
+fn a_branch_that_github_has_is_not_chosen_again() {
     let site = Site::new(FakeGitHub::start());
     let theirs = site
         .github
         .push_as("ada", REPO, "ralph/t1/say-hello", "ada.txt", "mine\n");
-    let ended = site.run(&script([whole_task()]));
-    ended.expect(3, &["paused: ", "was moved by another process"]);
+    site.run(&script([whole_task()])).expect(0, &["done: "]);
     assert_eq!(site.github.refs(REPO)["refs/heads/ralph/t1/say-hello"], theirs);
-    assert_eq!(site.github.pulls(REPO).len(), 0);
+    assert_eq!(site.github.pulls(REPO)[0].head, "ralph/t1/say-hello-v2");
+}
+
+/// Work that a person took back is not published.
+#[test]
+fn work_that_was_taken_back_is_not_published() {
+    let site = Site::new(FakeGitHub::start());
+    site.set_task("pr:\n  when: first-push\n");
+    let step = |name: &str| doing([write(name, "hello\n"), commit(name)]);
+    let pause = doing([
+        write("bad.txt", "x\n"),
+        commit("Bad"),
+        json!({"type": "pause", "reason": "look"}),
+    ]);
+    let later = doing([json!({"type": "pause", "reason": "again"})]);
+    site.run(&script([step("a.txt"), pause, later, whole_task()]))
+        .expect(3, &["paused"]);
+    let first = site.github.pulls(REPO)[0].head_sha.clone();
+    site.ralph(&["retry", "--from", "1"]).expect(0, &[]);
+    site.ralph(&["resume"]).expect(3, &["again"]);
+    assert_eq!(site.github.pulls(REPO)[0].head_sha, first);
 }
 
 /// Somebody else's pull request changes `a.txt` too.
@@ -271,7 +314,19 @@ fn what_is_missing_is_said_before_anything_runs() {
     site.place
         .git(&["remote", "set-url", "origin", "https://example.org/x/y"]);
     site.run(&script([whole_task()]))
-        .expect_refused(&["the remote `origin` names no repository", "[forge.github]"]);
+        .expect_refused(&["the remote `origin` is not a repository at", "[forge.github]"]);
+    site.place.git(&["remote", "remove", "origin"]);
+    site.run(&script([whole_task()]))
+        .expect_refused(&["there is no remote `origin`", "[forge.github]"]);
+    site.place
+        .git(&["remote", "add", "origin", "https://example.org/x/y"]);
+    site.configure("repository = \"acme/widget\"\n");
+    let mut command = site.scripted(&script([whole_task()]));
+    finish(command.env("RALPH_FORGE__GITHUB__API_URL", "http://192.0.2.1")).expect_refused(&[
+        "the credential would go to http://192.0.2.1 unencrypted",
+        "https://",
+    ]);
+    site.configure("");
     assert_eq!(site.place.runs().len(), 0);
     site.place
         .git(&["remote", "set-url", "origin", &site.github.git_url(REPO)]);

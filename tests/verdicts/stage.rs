@@ -234,6 +234,7 @@ impl<'a> Stage<'a> {
             task: self.history.task.text(),
             branch_prefix: "ralph".to_owned(),
             branch: None,
+            taken_branches: Vec::new(),
             project: None,
             overrides: Vec::new(),
             script: None,

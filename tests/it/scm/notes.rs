@@ -104,15 +104,20 @@ async fn a_branch_leaves_the_base_where_it_was_forked() {
     let second = commit_of(&world, "second");
     git(&user, &["checkout", "-q", "main"]);
     let main = commit_of(&world, "main");
-    let fork =
+    let at =
         async |tip: &ObjectId, commit: &ObjectId| world.repository.fork_point(tip, commit).await.unwrap();
+    let fork = async |tip: &ObjectId, commit: &ObjectId| at(tip, commit).await.map(|fork| fork.before);
     assert_eq!(fork(&main, &second).await.as_ref(), Some(base));
+    assert_eq!(at(&main, &second).await.unwrap().merge, None);
 
     git(&user, &["merge", "-q", "--no-ff", "-m", "merge", "work"]);
+    let merge = id(git(&user, &["rev-parse", "main"]).trim());
     commit_of(&world, "later");
     let merged = id(git(&user, &["rev-parse", "main"]).trim());
-    assert_eq!(fork(&merged, &second).await.as_ref(), Some(base));
-    assert_eq!(fork(&merged, &first).await.as_ref(), Some(base));
+    for commit in [&first, &second] {
+        let found = at(&merged, commit).await.unwrap();
+        assert_eq!((&found.before, found.merge.as_ref()), (&main, Some(&merge)));
+    }
 
     // After a fast-forward, only the commit itself is known not to be of the base.
     assert_eq!(fork(&second, &second).await.as_ref(), Some(&first));

@@ -226,6 +226,16 @@ impl FakeGitHub {
         id
     }
 
+    /// Like [`FakeGitHub::set_check_run`], completed, in a suite of this number.
+    pub fn set_check_run_of(&self, repo: &str, sha: &str, suite: u64, name: &str, conclusion: Option<&str>) {
+        let id = self.set_check_run(repo, sha, name, "completed", conclusion);
+        let mut world = self.world();
+        let runs = world.repo_mut(repo).check_runs.iter_mut();
+        for run in runs.filter(|run| run["id"] == id) {
+            run["check_suite"] = json!({ "id": suite });
+        }
+    }
+
     /// A program reports a commit status.
     pub fn set_status(&self, repo: &str, sha: &str, context: &str, state: &str) {
         let mut world = self.world();

@@ -40,7 +40,15 @@ fn list_check_runs(call: &Call<'_>) -> Handled {
     let mut runs: Vec<Value> = Vec::new();
     let is_latest_only = call.asked_for("filter").unwrap_or("latest") == "latest";
     for run in call.repo().check_runs.iter().rev().filter(is_asked_for) {
-        let same = |known: &Value| known["name"] == run["name"] && known["app"]["id"] == run["app"]["id"];
+        // The latest of each suite: two workflows may have jobs of the same name.
+        let key = |run: &Value| {
+            (
+                run["name"].clone(),
+                run["app"]["id"].clone(),
+                run["check_suite"]["id"].clone(),
+            )
+        };
+        let same = |known: &Value| key(known) == key(run);
         if !is_latest_only || !runs.iter().any(same) {
             runs.push(run.clone());
         }
