@@ -51,8 +51,9 @@ fn only_a_given_key_or_one_on_the_base_branch_verifies_a_run() {
     let id = VerifyingKey::parse("key", &pem).unwrap().id().to_string();
     let tip = place.git(&["rev-parse", BRANCH]).trim().to_owned();
     let pull_request = fs::read_to_string(place.run_dir().join("pull-request.md")).unwrap();
-    let line =
-        format!("Signed with the key `{id}` of ralph's host: `ralph evidence verify {tip}` verifies it.");
+    let line = format!(
+        "Signed with the key `{id}` of ralph's host; `ralph evidence verify {tip}` verifies it where its git notes"
+    );
     assert!(pull_request.contains(&line), "{pull_request}");
 
     let verify = |args: &[&str]| place.run(&[&["evidence", "verify", BRANCH], args].concat());
