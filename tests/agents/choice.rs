@@ -73,9 +73,10 @@ fn an_agent_that_is_not_there_is_told_before_anything_else() {
 fn a_custom_agent_without_a_command_is_refused() {
     let place = Place::new();
     place.write("ralph.toml", &custom("[]"));
-    place
-        .run(&["run"])
-        .expect_refused(&["the agent `custom` has no command", "hint: for example"]);
+    place.run(&["run"]).expect_refused(&[
+        "the agent `custom` has no command",
+        "hint: set it in `ralph.toml`, for example",
+    ]);
 }
 
 #[test]

@@ -103,8 +103,10 @@ async fn settings_for_agents_that_the_repository_brings_are_told() {
         ],
     );
     let request = fs::read_to_string(ended.stdout.trim_end().lines().last().unwrap()).unwrap();
-    let quoted = files.map(|file| format!("`{file}`"));
-    assert!(request.contains(&quoted.join(", ")), "{request}");
+    for file in files {
+        let line = format!("brought, and that were in force: `{file}`\n");
+        assert!(request.contains(&line), "{file}: {request}");
+    }
 }
 
 #[rstest]
