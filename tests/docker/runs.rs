@@ -102,6 +102,17 @@ async fn what_a_killed_run_left_is_taken_up_by_its_resume() {
 }
 
 #[tokio::test]
+async fn a_run_is_removed_with_its_sandbox() {
+    let _held = LEFT_BEHIND.lock().await;
+    let site = need!(Site::new().await);
+    drop(begin_and_kill(&site));
+    assert_eq!(site.containers().len(), 1);
+    finish(&mut site.ralph(&["rm", &site.place.run_id()])).expect(0, &[]);
+    assert_eq!(site.place.runs().len(), 0);
+    site.expect_nothing_left();
+}
+
+#[tokio::test]
 async fn what_a_killed_run_left_is_pruned_once_and_for_all() {
     let _held = LEFT_BEHIND.lock().await;
     let site = need!(Site::new().await);

@@ -102,3 +102,27 @@ fn a_database_that_is_not_used_is_warned_about_once() {
     assert_eq!(ended.stderr.matches(warning).count(), 1, "{ended:?}");
     assert!(!format!("{ended:?}").contains("CANARY"), "{ended:?}");
 }
+
+/// Variables and secrets of `ralph.toml` reach the commands of the agent and of evidence. Only the length of the secret is
+/// shown: a commit with the value would be refused.
+#[test]
+fn variables_of_the_configuration_reach_commands() {
+    let place = Place::new();
+    let config = std::fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
+    let more = "[sandbox.env]\nGREETING = \"hello\"\n[sandbox.secrets.PASS_WORD]\ndangerously_pass = true\n";
+    place.write("ralph.toml", &format!("{config}{more}"));
+    let task = crate::support::ralph::TASK
+        .replace("grep -q hello b.txt", "grep -q \"$GREETING ${#PASS_WORD}\" b.txt");
+    place.write("ralph_task.md", &task);
+    let work = crate::support::ralph::ending([
+        crate::support::ralph::run("echo \"$GREETING\" >a.txt; echo \"$GREETING ${#PASS_WORD}\" >b.txt"),
+        crate::support::ralph::commit("Greet"),
+    ]);
+    let mut command = place.scripted(&script([work]), &[]);
+    finish(command.env("PASS_WORD", "open-sesame-1")).expect(0, &["done: "]);
+    let tip = place.git(&["rev-parse", "ralph/t1/say-hello"]);
+    assert_eq!(
+        place.git(&["show", &format!("{}:b.txt", tip.trim())]),
+        "hello 13\n"
+    );
+}

@@ -50,6 +50,38 @@ impl Held {
         Self { place, live }
     }
 
+    /// A run with a diagnosis that waits for a person, at work again in its second iteration.
+    pub fn diagnosed() -> Self {
+        let place = Place::new();
+        let config = fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
+        place.write("ralph.toml", &format!("{config}[doctor]\napply = \"wait\"\n"));
+        let (started, go) = (place.path().join("started"), place.path().join("go"));
+        let hold = format!(
+            "touch {}; until [ -e {} ]; do sleep 0.02; done",
+            started.display(),
+            go.display()
+        );
+        let pause = doing([
+            write("draft.txt", "draft\n"),
+            json!({"type": "pause", "reason": "look"}),
+        ]);
+        let script = json!({
+            "iterations": [[call(&pause)], [call(&doing([run(&hold)]))], [call(&whole_task())]],
+            "doctor": [call(&json!({
+                "failure_patterns": ["it asks too early"],
+                "root_causes": ["the task does not say how"],
+                "signs": [{"name": "try", "trigger": "a question", "instruction": "Try first.", "evidence": "it asked"}],
+                "spec_edits": [{"find": "# Say hello", "replace": "# Say hello twice"}],
+            }))],
+        });
+        place.run_script(&script).expect(3, &["paused: "]);
+        let id = place.run_id();
+        place.run(&["doctor", &id]).expect(0, &[]);
+        let live = Live::start(&mut place.ralph(&["resume"]));
+        eventually("the second iteration is at work", || started.exists());
+        Self { place, live }
+    }
+
     pub fn let_go(&self) {
         fs::write(self.place.path().join("go"), "").unwrap();
     }

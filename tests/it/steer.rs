@@ -571,6 +571,34 @@ fn a_diagnosis_that_was_applied_by_itself_leaves_only_the_edit_to_a_person() {
     assert_eq!(place.status()["task"], "Say hello twice");
 }
 
+/// The requests of a diagnosis that is applied, for a run that it is at work, and after it was killed before it saw them.
+#[rstest]
+#[case::live(false)]
+#[case::killed(true)]
+fn a_diagnosis_is_applied_to_a_run_at_work(#[case] is_killed: bool) {
+    let held = Held::diagnosed();
+    let id = held.place.run_id();
+    let apply = ["doctor", &id, "--apply"];
+    let place = if is_killed {
+        let place = killed_after(held, &apply);
+        place.run(&apply).expect(0, &["is left to apply"]);
+        place.run(&["resume"]).expect(0, &["done: "]);
+        place
+    } else {
+        held.ask(&apply);
+        held.let_go();
+        let Held { place, live } = held;
+        live.wait().expect(0, &["a person: sign: try", "done: "]);
+        place
+    };
+    assert_eq!(
+        requests(&place),
+        [is("done", "sign: try"), is("done", "edited task")]
+    );
+    assert_eq!(count(&place, "guardrails.md", "### sign: try"), 1);
+    assert_eq!(place.status()["task"], "Say hello twice");
+}
+
 /// Kills a run that is at work in its first iteration, after it was asked for something that it has not seen yet.
 fn killed_after(held: Held, args: &[&str]) -> Place {
     held.live.signal("STOP");
