@@ -213,6 +213,19 @@ mod tests {
     }
 
     #[test]
+    fn the_rules_ask_for_small_diffs_and_for_tests() {
+        let text = render(&state(), 100_000).unwrap();
+        assert!(
+            text.contains("\n- Keep the diff minimal and reviewable"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n- Run the tests before you claim anything.\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn only_the_last_errors_are_shown() {
         let errors = (0..500)
             .map(|n| format!("error {n}"))
