@@ -23,7 +23,7 @@ pub(super) enum EvidenceSubcommand {
     Show(ShowEvidenceArgs),
     /// Verify that a trusted key signed the evidence for a commit; exits with 1 if none did
     Verify(VerifyEvidenceArgs),
-    /// Print the public key that this host signs evidence with, and create it if there is none
+    /// Print the public key that this host signs evidence with; the first call creates it
     Key,
 }
 

@@ -72,7 +72,7 @@ pub fn envelopes(note: &[u8]) -> Vec<Envelope> {
 }
 
 /// The statements of a note that one of these keys signed for this commit. Others in the note do not matter, because anyone
-/// can add them. Fails if there is none.
+/// can add them. Fails if no statement counts.
 pub fn verify(
     note: &[u8],
     commit: &ObjectId,

@@ -173,7 +173,7 @@ fn app(run: &CheckRun) -> &str {
     app.unwrap_or_default()
 }
 
-/// The end of a job's log, or why there is none. Jobs of GitHub Actions have the id of their check run.
+/// The end of a job's log, or the reason why it has no log. Jobs of GitHub Actions have the id of their check run.
 async fn log(
     client: &GitHubClient,
     repository: &RepositoryName,

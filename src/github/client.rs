@@ -136,7 +136,7 @@ impl GitHubClient {
         GitHubCall::new(self, Method::GET, path).json().await
     }
 
-    /// Gets an object, or `None` if there is none that the token can see.
+    /// Gets an object. `None` if it does not exist, or the token cannot see it.
     pub(super) async fn find<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, GitHubError> {
         match self.get(path).await {
             Err(error) if error.status() == Some(404) => Ok(None),

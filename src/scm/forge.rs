@@ -93,7 +93,7 @@ pub struct CiFailure {
     pub name: String,
     /// How it ended, in the forge's word.
     pub conclusion: String,
-    /// The end of its log, or why there is none.
+    /// The end of its log, or the reason why it has no log.
     pub log: String,
 }
 

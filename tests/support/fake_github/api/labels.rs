@@ -174,7 +174,7 @@ fn create(call: &mut Call<'_>) -> Handled {
     one(call, 201, &key)
 }
 
-/// Changes color and description. Renaming is not implemented.
+/// Changes color and description. The fake answers a new name with 501: ralph never renames labels.
 fn update(call: &mut Call<'_>) -> Handled {
     let key = known(call)?;
     if call.body.get("new_name").is_some() {

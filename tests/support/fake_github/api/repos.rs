@@ -199,7 +199,7 @@ fn combined_status(call: &Call<'_>) -> Handled {
     }))
 }
 
-/// A file. Directories are not implemented.
+/// A file. The fake answers a directory with 501: ralph never lists one.
 fn get_content(call: &Call<'_>) -> Handled {
     use base64::Engine;
     let path = call.operation.parameter("path");
