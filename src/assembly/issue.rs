@@ -222,6 +222,11 @@ impl Forge for ClaimedForge {
         self.forge.open(request).await
     }
 
+    async fn share_note(&self, notes_ref: &str, commit: &ObjectId) -> Result<bool, ForgeError> {
+        self.issue.renew(None).await?;
+        self.forge.share_note(notes_ref, commit).await
+    }
+
     async fn ci(&self, commit: &ObjectId) -> Result<CiReport, ForgeError> {
         self.forge.ci(commit).await
     }

@@ -29,11 +29,11 @@ const FORBIDDING_RULES: [(&str, &str); 3] = [
 
 /// Pull requests in one repository on GitHub.
 pub struct GitHubForge {
-    client: Arc<GitHubClient>,
+    pub(super) client: Arc<GitHubClient>,
     name: RepositoryName,
     /// The address of git, for example `https://github.com`.
     url: String,
-    repository: Repository,
+    pub(super) repository: Repository,
     redactor: Redactor,
     /// The repository as GitHub describes it. It may have another name by now.
     info: OnceCell<(RepositoryName, RepositoryInfo)>,
@@ -72,7 +72,7 @@ impl GitHubForge {
     }
 
     /// The remote with a token that is valid now: tokens of an App expire during a run.
-    async fn remote(&self) -> Result<Remote, ForgeError> {
+    pub(super) async fn remote(&self) -> Result<Remote, ForgeError> {
         let (name, _) = self.info().await?;
         let remote = Remote {
             url: format!("{}/{name}.git", self.url),
@@ -218,6 +218,11 @@ impl Forge for GitHubForge {
             }
             Err(error) => Err(error),
         }
+    }
+
+    async fn share_note(&self, notes_ref: &str, commit: &ObjectId) -> Result<bool, ForgeError> {
+        self.push_note(notes_ref, commit).await?;
+        Ok(true)
     }
 
     async fn ci(&self, commit: &ObjectId) -> Result<CiReport, ForgeError> {

@@ -12,6 +12,7 @@ mod error;
 mod forge;
 mod issues;
 mod marker;
+mod notes;
 mod pace;
 mod pulls;
 mod wire;

@@ -79,6 +79,7 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
         task,
         progress: RunProgress::new(inputs, checkpoints, saved.journal, tree),
         workplace: Workplace::new(inputs, sandbox, repo, setup).await?,
+        shared_evidence: None,
     };
     let opened = if let Some(checkpoint) = saved.checkpoint {
         run.resume(&checkpoint, saved.saved_seq, saved.repairs).await

@@ -16,7 +16,7 @@ use super::error::Halt;
 use super::pull_request::{base_name, pull_request_text};
 use super::run::Run;
 use super::settings::OverlapRule;
-use super::signature::sign_evidence;
+use super::signature::{share_evidence, sign_evidence};
 
 /// Signs the evidence of the newest record, which is complete, opens the pull request, and ends the run as done.
 pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
@@ -24,6 +24,7 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
         return Ok(());
     };
     sign_evidence(run, &record).await?;
+    share_evidence(run, &record).await;
     let draft = run.task.frontmatter.pr.draft;
     let ci = run.inputs.settings.done.ci;
     let request = request(run, &record, draft || ci.is_some()).await?;

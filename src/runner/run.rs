@@ -20,6 +20,8 @@ pub(super) struct Run<'a> {
     pub(super) task: Task,
     pub(super) progress: RunProgress<'a>,
     pub(super) workplace: Workplace<'a>,
+    /// The newest commit whose signed evidence the forge's server has.
+    pub(super) shared_evidence: Option<ObjectId>,
 }
 
 impl Run<'_> {

@@ -2,10 +2,12 @@
 
 use crate::digest::Digest;
 use crate::evidence::{
-    self, EvidenceAgent, EvidenceCommand, EvidenceImage, EvidencePredicate, EvidenceStatement, PolicyDigest,
+    self, EvidenceAgent, EvidenceCommand, EvidenceImage, EvidencePredicate, EvidenceStatement, NOTES_REF,
+    PolicyDigest,
 };
 use crate::state::{CheckResult, IterationRecord, StateError, standing_records};
 use crate::task::SignatureFact;
+use crate::text::error_chain;
 
 use super::RunError;
 use super::pull_request::{agents, image, repeated};
@@ -26,11 +28,35 @@ pub(super) async fn sign_evidence(run: &Run<'_>, record: &IterationRecord) -> Re
     Ok(())
 }
 
+/// Gives the forge's server the signed statement, before the pull request says where it is. A server that refuses it does not
+/// stop the run.
+pub(super) async fn share_evidence(run: &mut Run<'_>, record: &IterationRecord) {
+    let forge = &run.inputs.parts.forge;
+    match forge.share_note(NOTES_REF, &record.tip).await {
+        Ok(true) => run.shared_evidence = Some(record.tip.clone()),
+        Ok(false) => {}
+        Err(error) => {
+            let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+            run.inputs.reporter.warn(format!(
+                "the signed evidence stays on this host, as a note in `{NOTES_REF}`: {}{hint}",
+                error_chain(&error)
+            ));
+        }
+    }
+}
+
 /// What the pull request says about it.
 pub(super) fn signature_fact(run: &Run<'_>, record: &IterationRecord) -> SignatureFact {
+    let is_shared = run.shared_evidence.as_ref() == Some(&record.tip);
+    let fetch = if is_shared {
+        format!("git fetch origin {NOTES_REF}:{NOTES_REF} && ")
+    } else {
+        String::new()
+    };
     SignatureFact {
         key: run.inputs.parts.evidence_key.public().id().to_string(),
-        command: format!("ralph evidence verify {}", record.tip),
+        command: format!("{fetch}ralph evidence verify {}", record.tip),
+        is_shared,
     }
 }
 

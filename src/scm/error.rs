@@ -95,7 +95,7 @@ pub enum ScmError {
     PushRefused {
         /// The address of the repository.
         url: String,
-        /// The branch.
+        /// The branch, or the full name of another ref.
         branch: String,
         /// The server's message.
         reason: String,

@@ -21,6 +21,13 @@ pub trait Forge: Send + Sync {
     /// Opens the pull request, or updates the open one. Idempotent.
     async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError>;
 
+    /// Gives the server the note of a commit, beside all notes that it has, so that others can fetch it. Idempotent. Returns
+    /// whether the server has it then; a forge without a server has none.
+    async fn share_note(&self, notes_ref: &str, commit: &ObjectId) -> Result<bool, ForgeError> {
+        let _ = (notes_ref, commit);
+        Ok(false)
+    }
+
     /// What the checks of the forge (its CI) say about a commit. A forge without any returns an empty report.
     async fn ci(&self, commit: &ObjectId) -> Result<CiReport, ForgeError> {
         let _ = commit;

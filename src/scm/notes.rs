@@ -73,7 +73,7 @@ impl Repository {
     }
 
     /// Creates a commit of notes with this note, on top of another.
-    async fn commit_note(
+    pub(super) async fn commit_note(
         &self,
         from: Option<&ObjectId>,
         commit: &ObjectId,

@@ -79,15 +79,30 @@ impl Repository {
 
     /// The commit of a remote's branch, asked now.
     pub async fn remote_branch(&self, remote: &Remote, branch: &str) -> Result<Option<ObjectId>, ScmError> {
+        self.remote_ref(remote, &branch_ref(branch)).await
+    }
+
+    /// The object of a remote's ref, by its full name, asked now.
+    pub async fn remote_ref(&self, remote: &Remote, name: &str) -> Result<Option<ObjectId>, ScmError> {
         let command = self
             .git
             .command("ls-remote --refs --")
-            .args([remote.url.clone(), format!("refs/heads/{branch}")]);
+            .args([remote.url.as_str(), name]);
         let printed = self.git.run(&remote.apply(command)).await?;
-        match printed.split(|byte| *byte == b'\t').next() {
-            None | Some([]) => Ok(None),
-            Some(id) => one_id(id).map(Some),
-        }
+        // Git also lists refs whose names end like this one.
+        let text = String::from_utf8_lossy(&printed);
+        let mut lines = text.lines().filter_map(|line| line.split_once('\t'));
+        let found = lines.find(|(_, listed)| *listed == name);
+        found.map(|(id, _)| one_id(id.as_bytes())).transpose()
+    }
+
+    /// Gets the objects of a remote's ref. No ref of this repository changes.
+    pub(super) async fn fetch_objects(&self, remote: &Remote, name: &str) -> Result<(), ScmError> {
+        let command = self
+            .git
+            .command("fetch --quiet --no-tags --no-write-fetch-head --no-recurse-submodules --")
+            .args([remote.url.as_str(), name]);
+        self.git.run(&remote.apply(command)).await.map(drop)
     }
 
     /// The names of all branches of a remote, asked now.
@@ -102,9 +117,7 @@ impl Repository {
         Ok(names.map(|(_, name)| name.to_owned()).collect())
     }
 
-    /// Pushes a commit to a remote's branch by compare-and-swap. `expected` is where the branch is now; `None` means that it
-    /// must not exist. A branch elsewhere is [`ScmError::RefMoved`]; a push that the server refuses is
-    /// [`ScmError::PushRefused`].
+    /// Pushes a commit to a remote's branch, as [`Repository::push_ref`] does.
     pub async fn push(
         &self,
         remote: &Remote,
@@ -112,25 +125,38 @@ impl Repository {
         commit: &ObjectId,
         expected: Option<&ObjectId>,
     ) -> Result<(), ScmError> {
+        self.push_ref(remote, &branch_ref(branch), commit, expected).await
+    }
+
+    /// Pushes a commit to a remote's ref, by its full name, by compare-and-swap. `expected` is where the ref is now; `None`
+    /// means that it must not exist. A ref elsewhere is [`ScmError::RefMoved`]; a push that the server refuses is
+    /// [`ScmError::PushRefused`].
+    pub async fn push_ref(
+        &self,
+        remote: &Remote,
+        name: &str,
+        commit: &ObjectId,
+        expected: Option<&ObjectId>,
+    ) -> Result<(), ScmError> {
         let lease = expected.map(ToString::to_string).unwrap_or_default();
         let command = self
             .git
             .command("push --porcelain --no-verify --no-follow-tags --no-recurse-submodules")
-            .arg(format!("--force-with-lease=refs/heads/{branch}:{lease}"))
-            .args(["--", &remote.url, &format!("{commit}:refs/heads/{branch}")]);
+            .arg(format!("--force-with-lease={name}:{lease}"))
+            .args(["--", &remote.url, &format!("{commit}:{name}")]);
         let command = remote.apply(command);
         let exit = self.git.exit(&command).await?;
         if exit.success() {
             return Ok(());
         }
         // The answer may be lost after the push was done, and a lease may fail because a person pushed.
-        let found = self.remote_branch(remote, branch).await?;
+        let found = self.remote_ref(remote, name).await?;
         if found.as_ref() == Some(commit) {
             return Ok(());
         }
         if found.as_ref() != expected {
             return Err(ScmError::RefMoved {
-                name: format!("refs/heads/{branch}"),
+                name: name.to_owned(),
                 expected: expected.cloned(),
                 found,
             });
@@ -140,7 +166,7 @@ impl Repository {
         match refused.and_then(|line| line.rsplit('\t').next()) {
             Some(reason) => Err(ScmError::PushRefused {
                 url: remote.url.clone(),
-                branch: branch.to_owned(),
+                branch: name.strip_prefix("refs/heads/").unwrap_or(name).to_owned(),
                 reason: format!("{reason}\n{}", message(&exit)),
             }),
             None => Err(failure(&command, &exit)),
@@ -152,7 +178,7 @@ impl Repository {
         let command = self
             .git
             .command("push --dry-run --no-verify --no-recurse-submodules --")
-            .args([remote.url.clone(), format!("{commit}:refs/heads/{branch}")]);
+            .args([remote.url.clone(), format!("{commit}:{}", branch_ref(branch))]);
         let command = remote.apply(command);
         let exit = self.git.exit(&command).await?;
         // A dry run on a branch that exists may not be a fast-forward; the server answered, which is what counts.
@@ -162,6 +188,10 @@ impl Repository {
             Err(failure(&command, &exit))
         }
     }
+}
+
+fn branch_ref(branch: &str) -> String {
+    format!("refs/heads/{branch}")
 }
 
 #[cfg(test)]

@@ -153,6 +153,8 @@ pub struct SignatureFact {
     pub key: String,
     /// The command that verifies it.
     pub command: String,
+    /// Whether the forge's server has it. Otherwise it is a git note on ralph's host.
+    pub is_shared: bool,
 }
 
 /// A changed file that a reviewer has to check.
@@ -314,6 +316,7 @@ pub(super) mod tests {
         SignatureFact {
             key: "sha256:345".to_owned(),
             command: "ralph evidence verify 0123456789".to_owned(),
+            is_shared: false,
         }
     }
 

@@ -14,6 +14,7 @@ mod claims;
 mod desk;
 mod forge;
 mod issues;
+mod notes;
 mod runs;
 
 use ::support::{self, need};

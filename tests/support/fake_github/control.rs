@@ -146,6 +146,7 @@ impl FakeGitHub {
         self.world().repo_mut(repo).pulls_forbidden = true;
     }
 
+    /// Protects a branch, or another reference by its full name.
     pub fn protect(&self, repo: &str, branch: &str, protection: Protection) {
         let mut world = self.world();
         world

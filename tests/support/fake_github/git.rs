@@ -180,7 +180,10 @@ fn hook_variables(repo: &Repo, caller: &Caller) -> Vec<(&'static str, String)> {
     let branches = |protection: Protection| {
         let protected = repo.protected.iter().filter(|(_, kind)| **kind == protection);
         let names: Vec<String> = protected
-            .map(|(branch, _)| format!("refs/heads/{branch}"))
+            .map(|(name, _)| {
+                let prefix = if name.starts_with("refs/") { "" } else { "refs/heads/" };
+                format!("{prefix}{name}")
+            })
             .collect();
         names.join(" ")
     };

@@ -1,0 +1,58 @@
+//! Pushes the note of a commit, while other runs push theirs.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::forge::GitHubForge;
+use crate::id::ObjectId;
+use crate::scm::{ForgeError, ScmError};
+
+/// How often a push is tried while others push notes.
+const TRIES: u32 = 12;
+
+/// What a server says if two pushes meet, and neither has moved the ref so far.
+const RACES: [&str; 3] = ["cannot lock ref", "failed to update ref", "unable to create"];
+
+impl GitHubForge {
+    /// Adds the note of a commit to the notes of the repository. A push that another one came before is prepared again on
+    /// top of it, so nothing is lost.
+    pub(super) async fn push_note(&self, notes_ref: &str, commit: &ObjectId) -> Result<(), ForgeError> {
+        let mut tries = 0;
+        loop {
+            let Err(error) = self.try_push_note(notes_ref, commit).await else {
+                return Ok(());
+            };
+            tries += 1;
+            if tries == TRIES || !is_race(&error) {
+                return Err(error);
+            }
+            let longest = self.client.pace().first_pause.max(Duration::from_millis(50)) * tries;
+            sleep(longest.mul_f64(fastrand::f64())).await;
+        }
+    }
+
+    async fn try_push_note(&self, notes_ref: &str, commit: &ObjectId) -> Result<(), ForgeError> {
+        let _one_write_at_a_time = self.client.begin_push().await;
+        let (remote, now) = (self.remote().await?, self.client.now());
+        let repository = &self.repository;
+        if let Some(push) = repository.prepare_note(&remote, notes_ref, commit, now).await? {
+            let expected = push.expected.as_ref();
+            repository
+                .push_ref(&remote, notes_ref, &push.commit, expected)
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+fn is_race(error: &ForgeError) -> bool {
+    match error {
+        ForgeError::Scm(ScmError::RefMoved { .. }) => true,
+        ForgeError::Scm(ScmError::PushRefused { reason, .. }) => {
+            let reason = reason.to_lowercase();
+            RACES.iter().any(|race| reason.contains(race))
+        }
+        _ => false,
+    }
+}
