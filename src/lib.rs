@@ -56,7 +56,8 @@
 //!
 //! # Features
 //!
-//! `cli` (on by default) adds the command line. Everything else works without it.
+//! `cli` (on by default) adds the command line. `store`, which is part of it, adds the index of runs and the queue
+//! in SQLite or Postgres. Everything else works without them.
 
 pub mod agent;
 #[cfg_attr(
@@ -103,6 +104,8 @@ pub mod scm;
 pub mod secret;
 #[doc(hidden)]
 pub mod state;
+#[cfg(feature = "store")]
+pub mod store;
 pub mod task;
 mod text;
 #[doc(hidden)]

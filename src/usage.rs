@@ -71,6 +71,18 @@ impl Usd {
         fits.then(|| Self((dollars * NANOS).ceil() as u64))
     }
 
+    /// A number of billionths of a dollar.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The amount in billionths of a dollar.
+    #[must_use]
+    pub const fn nanos(self) -> u64 {
+        self.0
+    }
+
     /// The difference, or zero where `other` is more.
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {

@@ -22,6 +22,7 @@ pub mod model;
 pub mod model_server;
 pub mod model_service;
 pub mod nix;
+pub mod postgres;
 pub mod ralph;
 pub mod security_page;
 pub mod skip;
