@@ -248,6 +248,7 @@ fn settings(max_iterations: u32) -> Fallible<RunSettings> {
         prompt_bytes: 200_000,
         pull_request_interval: Duration::from_secs(600),
         on_overlap: ralph::runner::OverlapRule::Warn,
+        commit_statuses: false,
         iteration_timeout: Duration::from_secs(600),
         idle_timeout: Duration::from_secs(600),
         agent_env: BTreeMap::new(),

@@ -61,6 +61,7 @@ pub(crate) fn settings(config: &Config, script: Option<&str>) -> Result<RunSetti
         allowable_hosts: from.sandbox.network.may_be_allowed.clone().into(),
         pull_request_interval: Duration::from_secs(u64::from(from.forge.update_minutes.get()) * 60),
         on_overlap: overlap_rule(from.forge.on_overlap),
+        commit_statuses: from.forge.statuses,
         model_wait: MODEL_WAIT,
     })
 }

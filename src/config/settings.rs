@@ -415,6 +415,8 @@ pub struct ForgeSettings {
     pub update_minutes: NonZeroU32,
     /// What to do when another open pull request changes the same files.
     pub on_overlap: OnOverlap,
+    /// Whether commits get a status.
+    pub statuses: bool,
     /// The repository for the pull requests of the forge `github`.
     pub github: ForgeGitHubSettings,
 }

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::client::GitHubClient;
 use super::error::GitHubError;
+use super::statuses::CONTEXT;
 use crate::id::{ObjectId, RepositoryName};
 use crate::scm::{CiFailure, CiReport};
 use crate::secret::Redactor;
@@ -83,7 +84,8 @@ pub(super) async fn report(
             _ => report.pending.push(run.name),
         }
     }
-    for status in statuses(client, repository, commit).await? {
+    let statuses = statuses(client, repository, commit).await?;
+    for status in statuses.into_iter().filter(|status| status.context != CONTEXT) {
         match status.state.as_str() {
             "success" => report.passed.push(status.context),
             "pending" => report.pending.push(status.context),

@@ -199,25 +199,32 @@ impl Forge for GitHubForge {
             client: &self.client,
             repository: name,
         };
-        match self.open_pull(&pulls, request).await {
-            Ok((pull, warnings)) => Ok(OpenedPullRequest {
+        let mut opened = match self.open_pull(&pulls, request).await {
+            Ok((pull, warnings)) => OpenedPullRequest {
                 location: pull.html_url,
                 is_pull_request: true,
                 warnings,
-            }),
-            Err(ForgeError::Server { source, .. }) if is_forbidden(source.as_ref()) => {
-                Ok(OpenedPullRequest {
-                    location: format!("{}/tree/{}", info.html_url, request.branch),
-                    is_pull_request: false,
-                    warnings: vec![format!(
-                        "the branch is pushed, but this account may not open the pull request ({source}): open it at \
+            },
+            Err(ForgeError::Server { source, .. }) if is_forbidden(source.as_ref()) => OpenedPullRequest {
+                location: format!("{}/tree/{}", info.html_url, request.branch),
+                is_pull_request: false,
+                warnings: vec![format!(
+                    "the branch is pushed, but this account may not open the pull request ({source}): open it at \
                      {}/compare/{}...{}",
-                        info.html_url, request.base_branch, request.branch
-                    )],
-                })
-            }
-            Err(error) => Err(error),
+                    info.html_url, request.base_branch, request.branch
+                )],
+            },
+            Err(error) => return Err(error),
+        };
+        if let Some(status) = &request.status
+            && let Err(error) = pulls.set_status(&request.commit, status, &opened.location).await
+        {
+            let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+            let commit = &request.commit;
+            let warning = format!("the commit status of {commit} was not set: {error}{hint}");
+            opened.warnings.push(warning);
         }
+        Ok(opened)
     }
 
     async fn share_note(&self, notes_ref: &str, commit: &ObjectId) -> Result<bool, ForgeError> {

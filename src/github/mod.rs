@@ -15,6 +15,7 @@ mod marker;
 mod notes;
 mod pace;
 mod pulls;
+mod statuses;
 mod wire;
 
 pub use address::repository_name;

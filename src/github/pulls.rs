@@ -20,7 +20,7 @@ pub(super) struct Pulls<'c> {
 }
 
 impl Pulls<'_> {
-    fn path(&self, rest: &str) -> String {
+    pub(super) fn path(&self, rest: &str) -> String {
         format!("repos/{}/{rest}", self.repository)
     }
 

@@ -6,10 +6,12 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use crate::event::EventKind;
-use crate::scm::{ForgeError, OpenedPullRequest, PullRequest, changed_files};
-use crate::state::{IterationRecord, JournalEntry, JournalLine, RunOutcomeKind, standing_records};
+use crate::scm::{CommitState, CommitStatus, ForgeError, OpenedPullRequest, PullRequest, changed_files};
+use crate::state::{
+    IterationRecord, IterationVerdict, JournalEntry, JournalLine, RunOutcomeKind, standing_records,
+};
 use crate::task::{PullRequestText, PullRequestWhen};
-use crate::text::error_chain;
+use crate::text::{counted, error_chain};
 
 use super::ci::{CiVerdict, await_ci};
 use super::error::Halt;
@@ -179,7 +181,24 @@ async fn request(run: &Run<'_>, record: &IterationRecord, draft: bool) -> Result
         body: parts.redactor.redact(&body),
         draft,
         labels: run.task.frontmatter.pr.labels.clone(),
+        status: run
+            .inputs
+            .settings
+            .commit_statuses
+            .then(|| commit_status(run, record)),
     })
+}
+
+/// What the forge shows beside the commit of a record.
+fn commit_status(run: &Run<'_>, record: &IterationRecord) -> CommitStatus {
+    let all = counted(run.task.checkboxes.len(), "checkbox");
+    let verified = format!("{} of {all} verified", run.progress.ticked.len());
+    let (state, description) = match &record.tests {
+        _ if record.verdict == IterationVerdict::Complete => (CommitState::Success, verified),
+        Some(tests) if !tests.passed() => (CommitState::Failure, format!("the tests fail, {verified}")),
+        _ => (CommitState::Pending, format!("in progress, {verified}")),
+    };
+    CommitStatus { state, description }
 }
 
 /// Opens the pull request and records it. A commit of a person on the branch, or a pull request that a person closed, pauses

@@ -50,6 +50,8 @@ pub struct RunSettings {
     pub pull_request_interval: Duration,
     /// What to do when another open pull request changes the same files.
     pub on_overlap: OverlapRule,
+    /// Whether each commit that is pushed gets a status at the forge.
+    pub commit_statuses: bool,
     /// The first wait when a model is unreachable and names no time. It doubles each time.
     pub model_wait: Duration,
 }
@@ -88,6 +90,7 @@ impl RunSettings {
             allowable_hosts: AllowableHosts::PublicNames,
             pull_request_interval: Duration::from_secs(10 * MINUTE),
             on_overlap: OverlapRule::Warn,
+            commit_statuses: false,
             model_wait: Duration::from_secs(30),
         }
     }

@@ -125,6 +125,28 @@ pub struct PullRequest {
     pub draft: bool,
     /// Its labels.
     pub labels: Vec<String>,
+    /// The status that its commit gets.
+    pub status: Option<CommitStatus>,
+}
+
+/// What a forge shows beside a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitStatus {
+    /// The result.
+    pub state: CommitState,
+    /// A short description, for people.
+    pub description: String,
+}
+
+/// The result of a commit's evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitState {
+    /// The work is not done.
+    Pending,
+    /// The evidence is complete.
+    Success,
+    /// The tests fail.
+    Failure,
 }
 
 /// Why a pull request could not be opened.

@@ -57,8 +57,8 @@ pub use diff::{Diff, FileChange, LineCount, changed_files};
 pub use error::{HandBackRefusal, ScmError};
 pub use flag::{ChangeFlag, EVIDENCE_KEYS_DIR, agent_settings, flags_between};
 pub use forge::{
-    CiFailure, CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest,
-    PullRequestOverlap,
+    CiFailure, CiReport, CommitState, CommitStatus, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest,
+    PullRequest, PullRequestOverlap,
 };
 pub use handback::{DEFAULT_BUNDLE_LIMIT, HandBack, HandBackRequest, hand_back};
 pub use local_forge::LocalForge;

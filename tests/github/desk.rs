@@ -118,6 +118,7 @@ impl Desk {
             body: format!("All of it, at {}.", self.commits[commit]),
             draft: false,
             labels: vec!["ralph".to_owned()],
+            status: None,
         }
     }
 

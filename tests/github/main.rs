@@ -16,5 +16,6 @@ mod forge;
 mod issues;
 mod notes;
 mod runs;
+mod statuses;
 
 use ::support::{self, need};

@@ -47,7 +47,7 @@ impl Site {
         self.write_configuration(keys, "");
     }
 
-    fn write_configuration(&self, forge: &str, more: &str) {
+    pub fn write_configuration(&self, forge: &str, more: &str) {
         let url = self.github.url();
         let text = format!(
             "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"local\"\n[sandbox.network]\npolicy = \"allow-all\"\n\

@@ -84,6 +84,7 @@ impl SettingsShape {
         RunSettings {
             pull_request_interval: Duration::from_secs(600),
             on_overlap: ralph::runner::OverlapRule::Warn,
+            commit_statuses: false,
             budget: Budget {
                 max_iterations: self.max_iterations,
                 max_wall_time: Duration::from_millis(self.max_wall_time_ms),

@@ -43,6 +43,7 @@ impl Desk {
             body: "All tests pass.".to_owned(),
             draft: true,
             labels: vec!["ralph".to_owned()],
+            status: None,
         }
     }
 }

@@ -270,6 +270,11 @@ impl FakeGitHub {
             .unwrap_or_default()
     }
 
+    /// The commit statuses of a repository, oldest first, each with its commit in `sha`.
+    pub fn statuses(&self, repo: &str) -> Vec<serde_json::Value> {
+        self.world().repo_mut(repo).statuses.clone()
+    }
+
     /// Whether an issue or pull request is open.
     pub fn is_open(&self, repo: &str, number: u64) -> bool {
         issue(&mut self.world(), repo, number).open
