@@ -14,8 +14,8 @@ use crate::github::{Claim, ClaimAttempt, Claims, GitHubError, IssueStatus, Issue
 use crate::id::{ObjectId, RunId};
 use crate::runner;
 use crate::scm::{
-    CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest, PullRequestOverlap,
-    Repository,
+    CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest, PullRequestBase,
+    PullRequestOverlap, Repository,
 };
 use crate::secret::Redactor;
 use crate::state::RunDir;
@@ -215,6 +215,10 @@ pub(super) struct ClaimedForge {
 impl Forge for ClaimedForge {
     async fn check(&self, planned: &PlannedPullRequest) -> Result<Option<String>, ForgeError> {
         self.forge.check(planned).await
+    }
+
+    async fn base(&self, base_branch: &str) -> Result<PullRequestBase, ForgeError> {
+        self.forge.base(base_branch).await
     }
 
     async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError> {

@@ -9,11 +9,11 @@ use super::ci;
 use super::client::GitHubClient;
 use super::error::GitHubError;
 use super::pulls::{Pulls, query_value};
-use super::wire::{BranchRule, Pull, PullState, RepositoryInfo};
+use super::wire::{BranchRule, BranchTip, Pull, PullState, RepositoryInfo};
 use crate::id::{ObjectId, RepositoryName};
 use crate::scm::{
-    CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest, PullRequestOverlap,
-    Remote, Repository, ScmError,
+    CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest, PullRequestBase,
+    PullRequestOverlap, Remote, Repository, ScmError,
 };
 use crate::secret::Redactor;
 
@@ -59,7 +59,7 @@ impl GitHubForge {
         }
     }
 
-    async fn info(&self) -> Result<&(RepositoryName, RepositoryInfo), ForgeError> {
+    pub(super) async fn info(&self) -> Result<&(RepositoryName, RepositoryInfo), ForgeError> {
         let ask = async || {
             let info: RepositoryInfo = self.client.get(&format!("repos/{}", self.name)).await?;
             let name = RepositoryName::parse(&info.full_name).map_err(|error| GitHubError::Response {
@@ -105,6 +105,29 @@ impl GitHubForge {
         Ok(pushed.await?)
     }
 
+    /// Why a closed pull request cannot be used.
+    async fn ended(&self, pulls: &Pulls<'_>, pull: Pull) -> Result<ForgeError, ForgeError> {
+        if pull.merged_at.is_some() {
+            return Ok(ForgeError::Ended {
+                location: pull.html_url,
+                how: "merged",
+            });
+        }
+        let path = pulls.path(&format!("branches/{}", query_value(&pull.base.name)));
+        let base: Option<BranchTip> = self.client.find(&path).await?;
+        let (location, base_name) = (pull.html_url, pull.base.name);
+        Ok(match base {
+            Some(_) => ForgeError::Ended {
+                location,
+                how: "closed",
+            },
+            None => ForgeError::BaseDeleted {
+                location,
+                base: base_name,
+            },
+        })
+    }
+
     /// The pull request with everything that was asked for, and what was done otherwise.
     async fn open_pull(
         &self,
@@ -112,22 +135,13 @@ impl GitHubForge {
         request: &PullRequest,
     ) -> Result<(Pull, Vec<String>), ForgeError> {
         let found = match pulls.find(request).await? {
-            Some(pull) if pull.state == PullState::Closed => {
-                let how = if pull.merged_at.is_some() {
-                    "merged"
-                } else {
-                    "closed"
-                };
-                return Err(ForgeError::Ended {
-                    location: pull.html_url,
-                    how,
-                });
-            }
+            Some(pull) if pull.state == PullState::Closed => return Err(self.ended(pulls, pull).await?),
             Some(pull) => pull,
             None => pulls.create(request).await?,
         };
         let updated = pulls.update(found, request).await?;
-        let (pull, mut warnings) = (updated.pull, Vec::new());
+        let pull = updated.pull;
+        let mut warnings = self.keep_stacked(pulls, &pull).await?;
         if updated.kept_text {
             warnings.push(format!(
                 "a person wrote or edited the text of {}, so ralph leaves it; the run's own text is in its directory",
@@ -186,6 +200,19 @@ impl Forge for GitHubForge {
         Ok(Some(format!(
             "{name}{renamed} accepts pushes and pull requests into `{base}`"
         )))
+    }
+
+    async fn base(&self, base_branch: &str) -> Result<PullRequestBase, ForgeError> {
+        let (name, info) = self.info().await?;
+        let pulls = Pulls {
+            client: &self.client,
+            repository: name,
+        };
+        let place = pulls.stack_place(base_branch, &info.default_branch).await?;
+        Ok(PullRequestBase {
+            branch: place.base,
+            below: place.below.map(|below| format!("#{}", below.number)),
+        })
     }
 
     async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError> {

@@ -23,6 +23,11 @@ pub(super) fn mark(title: &str, text: &str, run: &RunId) -> String {
     format!("{text}\n\n{START}{run}{MIDDLE}{}{END}\n", hash(title, &text))
 }
 
+/// Whether a run of ralph wrote a text.
+pub(super) fn is_of_ralph(body: &str) -> bool {
+    body.contains(START)
+}
+
 /// What a text says about its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MarkedText {

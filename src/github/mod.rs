@@ -15,6 +15,7 @@ mod marker;
 mod notes;
 mod pace;
 mod pulls;
+mod stacks;
 mod statuses;
 mod wire;
 

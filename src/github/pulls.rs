@@ -26,13 +26,7 @@ impl Pulls<'_> {
 
     /// The pull request of a run's branch: the one with the run's marker first, open ones before closed ones.
     pub(super) async fn find(&self, request: &PullRequest) -> Result<Option<Pull>, GitHubError> {
-        let owner = self.repository.as_str().split('/').next().unwrap_or_default();
-        // With its owner: forks may have a branch of the same name.
-        let head = query_value(&format!("{owner}:{}", request.branch));
-        let found: Vec<Pull> = self
-            .client
-            .list(&self.path(&format!("pulls?state=all&head={head}")))
-            .await?;
+        let found = self.all_from(&request.branch).await?;
         let rank = |pull: &Pull| {
             let is_marked = origin(
                 &pull.title,
@@ -49,6 +43,15 @@ impl Pulls<'_> {
         let best = found.into_iter().min_by_key(|pull| (rank(pull), pull.number));
         // A closed one without the marker belongs to an earlier run.
         Ok(best.filter(|pull| rank(pull) < 3))
+    }
+
+    /// All pull requests from a branch, open and closed, the newest first.
+    pub(super) async fn all_from(&self, branch: &str) -> Result<Vec<Pull>, GitHubError> {
+        let owner = self.repository.as_str().split('/').next().unwrap_or_default();
+        // With its owner: forks may have a branch of the same name.
+        let head = query_value(&format!("{owner}:{branch}"));
+        let path = self.path(&format!("pulls?state=all&head={head}"));
+        self.client.list(&path).await
     }
 
     /// Creates the pull request. GitHub has one open pull request for a branch and its base, so a second one cannot appear;

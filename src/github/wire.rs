@@ -10,6 +10,7 @@ pub(super) struct RepositoryInfo {
     pub(super) html_url: String,
     #[serde(default)]
     pub(super) archived: bool,
+    pub(super) default_branch: String,
 }
 
 /// A pull request.
@@ -29,6 +30,7 @@ pub(super) struct Pull {
     #[serde(default)]
     pub(super) labels: Vec<LabelName>,
     pub(super) head: PullBranch,
+    pub(super) base: PullBranch,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -42,6 +44,31 @@ pub(super) enum PullState {
 pub(super) struct PullBranch {
     #[serde(rename = "ref")]
     pub(super) name: String,
+    /// Its last commit.
+    pub(super) sha: String,
+}
+
+/// A branch and its last commit.
+#[derive(Debug, Deserialize)]
+pub(super) struct BranchTip {
+    pub(super) commit: BranchCommit,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct BranchCommit {
+    pub(super) sha: String,
+}
+
+/// Pull requests on top of each other, the lowest first.
+#[derive(Debug, Deserialize)]
+pub(super) struct PullStack {
+    pub(super) number: u64,
+    pub(super) pull_requests: Vec<StackedPull>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct StackedPull {
+    pub(super) number: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -47,7 +47,10 @@ pub async fn create(
         Some(branch) => Some(branch.to_string()),
         None => repo.head_branch().await?,
     };
-    let base = repo.resolve(base_branch.as_deref().unwrap_or("HEAD")).await?;
+    let base = match &base_branch {
+        Some(branch) => repo.resolve_branch(branch).await?,
+        None => repo.resolve("HEAD").await?,
+    };
     let name = new
         .branch
         .unwrap_or_else(|| branch_name(&task, new.branch_prefix));

@@ -6,7 +6,9 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use crate::event::EventKind;
-use crate::scm::{CommitState, CommitStatus, ForgeError, OpenedPullRequest, PullRequest, changed_files};
+use crate::scm::{
+    CommitState, CommitStatus, ForgeError, OpenedPullRequest, PullRequest, PullRequestBase, changed_files,
+};
 use crate::state::{
     IterationRecord, IterationVerdict, JournalEntry, JournalLine, RunOutcomeKind, standing_records,
 };
@@ -15,7 +17,7 @@ use crate::text::{counted, error_chain};
 
 use super::ci::{CiVerdict, await_ci};
 use super::error::Halt;
-use super::pull_request::{base_name, pull_request_text};
+use super::pull_request::pull_request_text;
 use super::run::Run;
 use super::settings::OverlapRule;
 use super::signature::{share_evidence, sign_evidence};
@@ -165,12 +167,13 @@ fn newest_pull_request(lines: &[JournalLine]) -> Option<(&crate::id::ObjectId, &
 async fn request(run: &Run<'_>, record: &IterationRecord, draft: bool) -> Result<PullRequest, Halt> {
     let (parts, progress) = (run.inputs.parts, &run.progress);
     let facts = progress.facts();
-    let text = pull_request_text(run, record).await?;
+    let base = pull_request_base(run).await;
+    let text = pull_request_text(run, record, &base).await?;
     let PullRequestText { title, body } = text;
     Ok(PullRequest {
         run: facts.id.clone(),
         branch: facts.branch.clone(),
-        base_branch: base_name(progress),
+        base_branch: base.branch,
         commit: record.tip.clone(),
         ours: progress
             .journal
@@ -187,6 +190,26 @@ async fn request(run: &Run<'_>, record: &IterationRecord, draft: bool) -> Result
             .commit_statuses
             .then(|| commit_status(run, record)),
     })
+}
+
+/// The base of the pull request: the base branch of the run, or where its commits went since. A run that started from a
+/// detached `HEAD` names its base commit.
+async fn pull_request_base(run: &Run<'_>) -> PullRequestBase {
+    let facts = run.progress.facts();
+    let unchanged = |branch: String| PullRequestBase { branch, below: None };
+    let Some(branch) = &facts.base_branch else {
+        return unchanged(facts.base.to_string());
+    };
+    match run.inputs.parts.forge.base(branch).await {
+        Ok(base) => base,
+        Err(error) => {
+            run.inputs.reporter.warn(format!(
+                "cannot look for the pull request of the base branch `{branch}`: {}",
+                error_chain(&error)
+            ));
+            unchanged(branch.clone())
+        }
+    }
 }
 
 /// What the forge shows beside the commit of a record.

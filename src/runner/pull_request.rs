@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::gateway::audit::{AuditLog, AuditTally};
-use crate::scm::{ChangeFlag, FileChange, agent_settings, changed_files, flags_between};
+use crate::scm::{ChangeFlag, FileChange, PullRequestBase, agent_settings, changed_files, flags_between};
 use crate::state::{
     CheckResult, IterationRecord, IterationVerdict, JournalEntry, JournalLine, standing_records,
 };
@@ -34,10 +34,11 @@ const SUMMARY_BYTES: usize = 200;
 pub(super) async fn pull_request_text(
     driven: &Run<'_>,
     record: &IterationRecord,
+    base: &PullRequestBase,
 ) -> Result<PullRequestText, RunError> {
     let (task, progress, workplace) = (&driven.task, &driven.progress, &driven.workplace);
     let (run, spent) = (progress.facts(), progress.ledger());
-    let (repo, base) = (&workplace.repo, base_name(progress));
+    let repo = &workplace.repo;
     let settings = agent_settings(repo, &run.base).await?;
     let lines = progress.journal.lines();
     let records = standing_records(lines);
@@ -51,8 +52,9 @@ pub(super) async fn pull_request_text(
         title: task.title().to_owned(),
         run: run.id.to_string(),
         branch: run.branch.clone(),
-        diff_command: diff_command(&base, &run.branch),
-        base,
+        diff_command: diff_command(&base.branch, &run.branch),
+        base: base.branch.clone(),
+        stacked_on: base.below.clone().unwrap_or_default(),
         commit: record.tip.to_string(),
         checkboxes: checkboxes(task, progress),
         evidence: evidence(task, record),
@@ -81,15 +83,6 @@ pub(super) async fn pull_request_text(
         summary: record.summary.clone(),
     };
     Ok(render_pull_request(&task.frontmatter.pr, &facts)?)
-}
-
-/// The branch that the pull request is for, or the base commit of a detached HEAD.
-pub(super) fn base_name(progress: &RunProgress<'_>) -> String {
-    let facts = progress.facts();
-    facts
-        .base_branch
-        .clone()
-        .unwrap_or_else(|| facts.base.to_string())
 }
 
 /// Three dots: commits that the base branch got since are not shown as removed.

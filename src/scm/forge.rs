@@ -18,6 +18,15 @@ pub trait Forge: Send + Sync {
         Ok(None)
     }
 
+    /// Where a pull request into this branch belongs now. A branch whose own pull request was merged leads to the base of
+    /// that one.
+    async fn base(&self, base_branch: &str) -> Result<PullRequestBase, ForgeError> {
+        Ok(PullRequestBase {
+            branch: base_branch.to_owned(),
+            below: None,
+        })
+    }
+
     /// Opens the pull request, or updates the open one. Idempotent.
     async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError>;
 
@@ -60,6 +69,15 @@ pub struct PlannedPullRequest {
     pub base: ObjectId,
     /// Whether the run waits for CI before it is done.
     pub waits_for_ci: bool,
+}
+
+/// The base of a pull request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullRequestBase {
+    /// The branch.
+    pub branch: String,
+    /// The open pull request from that branch, which this one is stacked on, as the forge links it: for example `#12`.
+    pub below: Option<String>,
 }
 
 /// Where a pull request is.
@@ -171,6 +189,14 @@ pub enum ForgeError {
         /// `closed` or `merged`.
         how: &'static str,
     },
+    /// The forge closed the pull request because its base branch was deleted.
+    #[error("the pull request {location} was closed because its base branch `{base}` was deleted")]
+    BaseDeleted {
+        /// Its location.
+        location: String,
+        /// The branch.
+        base: String,
+    },
     /// The pull request cannot be opened: the server lacks something, or the account may not do it.
     #[error("{reason}")]
     NotPossible {
@@ -197,6 +223,10 @@ impl ForgeError {
             Self::Scm(error) => error.hint().map(Cow::Borrowed),
             Self::CheckedOut { .. } => Some("check out another branch there, then run `ralph resume`".into()),
             Self::Ended { .. } => Some("reopen it and run `ralph resume`, or start a new run".into()),
+            Self::BaseDeleted { .. } => Some(
+                "restore the branch, then reopen the pull request, in this order, and run `ralph resume`"
+                    .into(),
+            ),
             Self::NotPossible { hint, .. } => Some(hint.clone().into()),
             Self::Server { hint, .. } => hint.clone().map(Cow::Owned),
         }
@@ -205,6 +235,9 @@ impl ForgeError {
     /// Whether a person did something that the run must not undo: it pauses.
     #[must_use]
     pub fn is_by_person(&self) -> bool {
-        matches!(self, Self::Ended { .. } | Self::Scm(ScmError::RefMoved { .. }))
+        matches!(
+            self,
+            Self::Ended { .. } | Self::BaseDeleted { .. } | Self::Scm(ScmError::RefMoved { .. })
+        )
     }
 }

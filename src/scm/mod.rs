@@ -58,7 +58,7 @@ pub use error::{HandBackRefusal, ScmError};
 pub use flag::{ChangeFlag, EVIDENCE_KEYS_DIR, agent_settings, flags_between};
 pub use forge::{
     CiFailure, CiReport, CommitState, CommitStatus, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest,
-    PullRequest, PullRequestOverlap,
+    PullRequest, PullRequestBase, PullRequestOverlap,
 };
 pub use handback::{DEFAULT_BUNDLE_LIMIT, HandBack, HandBackRequest, hand_back};
 pub use local_forge::LocalForge;

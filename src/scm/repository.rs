@@ -157,6 +157,18 @@ impl Repository {
             .ok_or_else(|| ScmError::UnknownRevision(revision.to_owned()))
     }
 
+    /// The commit of a branch of this repository, else of its remote `origin` as it was fetched last.
+    pub async fn resolve_branch(&self, branch: &str) -> Result<ObjectId, ScmError> {
+        match self.resolve(branch).await {
+            Err(ScmError::UnknownRevision(_)) => {
+                let fetched = format!("refs/remotes/origin/{branch}^{{commit}}");
+                let found = self.read_ref(&fetched).await?;
+                found.ok_or_else(|| ScmError::UnknownRevision(branch.to_owned()))
+            }
+            found => found,
+        }
+    }
+
     /// The branch that is checked out, without `refs/heads/`. `None` if `HEAD` is detached.
     pub async fn head_branch(&self) -> Result<Option<String>, ScmError> {
         let command = self.git.command("symbolic-ref --quiet --short HEAD");

@@ -24,6 +24,8 @@ pub struct PullRequestFacts {
     pub branch: String,
     /// The branch that it is to be merged into.
     pub base: String,
+    /// The open pull request from that branch, as the forge links it. Empty if there is none.
+    pub stacked_on: String,
     /// The commit with the work.
     pub commit: String,
     /// The success criteria.

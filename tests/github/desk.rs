@@ -133,10 +133,16 @@ impl Desk {
 
     /// A person with the rights of the token changes a pull request.
     pub async fn patch_pull(&self, number: u64, body: &serde_json::Value) {
+        let (status, text) = self.try_patch_pull(number, body).await;
+        assert_eq!(status, 200, "{text}");
+    }
+
+    /// Like [`Desk::patch_pull`]. Returns the answer, which may be a refusal.
+    pub async fn try_patch_pull(&self, number: u64, body: &serde_json::Value) -> (u16, String) {
         let url = format!("{}/repos/{REPO}/pulls/{number}", self.github.url());
         let call = reqwest::Client::new().patch(url).bearer_auth(TOKEN);
         let answer = call.header("user-agent", "ada").json(body).send().await.unwrap();
-        assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
+        (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
     /// Where the branch is on GitHub.

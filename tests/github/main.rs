@@ -16,6 +16,7 @@ mod forge;
 mod issues;
 mod notes;
 mod runs;
+mod stacks;
 mod statuses;
 
 use ::support::{self, need};

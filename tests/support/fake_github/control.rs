@@ -63,6 +63,7 @@ impl FakeGitHub {
             jobs: Vec::new(),
             job_logs: BTreeMap::new(),
             unseen: Vec::new(),
+            stacks: None,
         });
     }
 
@@ -139,6 +140,11 @@ impl FakeGitHub {
 
     pub fn set_archived(&self, repo: &str, archived: bool) {
         self.world().repo_mut(repo).archived = archived;
+    }
+
+    /// Lets a repository have stacks.
+    pub fn enable_stacks(&self, repo: &str) {
+        self.world().repo_mut(repo).stacks = Some(Vec::new());
     }
 
     /// Refuses new pull requests, as a policy of the organisation does.
@@ -268,6 +274,13 @@ impl FakeGitHub {
             .body
             .clone()
             .unwrap_or_default()
+    }
+
+    /// The numbers of the pull requests in each stack, the lowest first.
+    pub fn stacks(&self, repo: &str) -> Vec<Vec<u64>> {
+        let mut world = self.world();
+        let stacks = world.repo_mut(repo).stacks.iter().flatten();
+        stacks.map(|stack| stack.pulls.clone()).collect()
     }
 
     /// The commit statuses of a repository, oldest first, each with its commit in `sha`.

@@ -141,6 +141,15 @@ pub struct Repo {
     pub jobs: Vec<Value>,
     pub job_logs: BTreeMap<u64, JobLog>,
     pub unseen: Vec<Unseen>,
+    /// Stacks and the pull requests in them, the lowest first. `None` where the account does not have stacks.
+    pub stacks: Option<Vec<Stack>>,
+}
+
+/// Pull requests on top of each other.
+#[derive(Clone, Debug)]
+pub struct Stack {
+    pub number: u64,
+    pub pulls: Vec<u64>,
 }
 
 /// A label of a repository. Its key is the name in lower case.

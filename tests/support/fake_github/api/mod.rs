@@ -11,6 +11,7 @@ mod pulls;
 mod repos;
 mod reviews;
 mod shapes;
+mod stacks;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -183,8 +184,7 @@ impl Call<'_> {
             "checks" | "actions" => ci::handle(self),
             "graphql" => graphql::handle(self),
             "meta" => Reply::ok(json!(VERSIONS)),
-            // This account does not have them.
-            "pull-request-stacks" => Err(Reply::not_found()),
+            "pull-request-stacks" => stacks::handle(self),
             _ => self.not_implemented(),
         }
     }
@@ -386,7 +386,7 @@ fn encode(text: &str) -> String {
 fn needed_permission(operation: &str) -> Option<&'static str> {
     let (family, name) = operation.split_once('/').unwrap_or_default();
     match family {
-        "pulls" => Some("pull_requests"),
+        "pulls" | "pull-request-stacks" => Some("pull_requests"),
         "issues" => Some("issues"),
         "git" => Some("contents"),
         "checks" => Some("checks"),

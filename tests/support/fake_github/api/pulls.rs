@@ -137,7 +137,11 @@ fn update(call: &mut Call<'_>) -> Handled {
     let number = call.number("pull_number")?;
     if let Some(base) = call.body["base"].as_str() {
         let base = base.to_owned();
-        let (_, pull) = call.pull()?;
+        let (issue, pull) = call.pull()?;
+        if !issue.open {
+            let message = "Cannot change the base branch of a closed pull request.";
+            return Err(Reply::invalid("PullRequest", "base", "invalid", message));
+        }
         let (_, base_sha) = ends(call.repo(), &pull.head.clone(), &base)?;
         let pull = call.pull_mut()?;
         (pull.base, pull.base_sha) = (base, base_sha);

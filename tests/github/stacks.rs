@@ -1,0 +1,212 @@
+//! Stacked pull requests: opened into the branch below, and moved to its base before that branch goes.
+
+use ralph::id::RunId;
+use ralph::scm::{Forge, ForgeError, PullRequest};
+use serde_json::json;
+
+use crate::desk::{BRANCH, Desk, REPO};
+use crate::need;
+use crate::runs::Site;
+use crate::support::fake_github::FakeGitHub;
+use crate::support::ralph::{commit, ending, script, whole_task, write};
+
+const CHILD: &str = "ralph/t2/say-more";
+
+/// The pull request of another run, on top of [`Desk::request`].
+fn child(desk: &Desk, commit: usize) -> PullRequest {
+    PullRequest {
+        run: RunId::parse("r34567892").unwrap(),
+        branch: CHILD.to_owned(),
+        base_branch: BRANCH.to_owned(),
+        title: "t2: Say more".to_owned(),
+        ..desk.request(commit)
+    }
+}
+
+/// Two pull requests on top of each other.
+async fn stacked() -> Desk {
+    let desk = Desk::new().await;
+    desk.forge().open(&desk.request(0)).await.unwrap();
+    desk.forge().open(&child(&desk, 1)).await.unwrap();
+    desk
+}
+
+fn base_of(desk: &Desk, number: u64) -> String {
+    let pulls = desk.github.pulls(REPO);
+    pulls.into_iter().find(|pull| pull.number == number).unwrap().base
+}
+
+/// Without stacks of the server (404), the base alone makes the stack.
+#[tokio::test]
+async fn a_stacked_pull_request_is_opened_into_the_branch_below() {
+    let desk = Desk::new().await;
+    let forge = desk.forge();
+    forge.open(&desk.request(0)).await.unwrap();
+    let base = forge.base(BRANCH).await.unwrap();
+    assert_eq!(
+        (base.branch.as_str(), base.below.as_deref()),
+        (BRANCH, Some("#1"))
+    );
+    let base = forge.base("main").await.unwrap();
+    assert_eq!((base.branch.as_str(), base.below.as_deref()), ("main", None));
+    let opened = forge.open(&child(&desk, 1)).await.unwrap();
+    assert_eq!(opened.warnings, Vec::<String>::new());
+    assert_eq!(base_of(&desk, 2), BRANCH);
+    // The one below changes this file too, which is no conflict.
+    let files = ["one".to_owned()];
+    assert_eq!(forge.overlaps(CHILD, BRANCH, &files).await.unwrap(), []);
+    assert_eq!(forge.overlaps("other", "main", &files).await.unwrap().len(), 1);
+    assert_eq!(forge.retarget_stacked().await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_stack_of_the_server_is_made_and_grows() {
+    let desk = need!(Desk::validated().await);
+    desk.github.enable_stacks(REPO);
+    let forge = desk.forge();
+    let third = PullRequest {
+        branch: "ralph/t3/say-it-all".to_owned(),
+        base_branch: CHILD.to_owned(),
+        ..child(&desk, 2)
+    };
+    for request in [&desk.request(0), &child(&desk, 1), &third] {
+        let opened = forge.open(request).await.unwrap();
+        assert_eq!(opened.warnings, Vec::<String>::new());
+    }
+    assert_eq!(desk.github.stacks(REPO), [[1, 2, 3]]);
+    let writes = desk.count("POST /repos/acme/widget/stacks");
+    for request in [&child(&desk, 1), &third] {
+        forge.open(request).await.unwrap();
+    }
+    assert_eq!(desk.count("POST /repos/acme/widget/stacks"), writes);
+    desk.expect_clean();
+}
+
+/// Trap 10: the child of a merged pull request is moved to its base, so it stays open when the branch is deleted.
+#[tokio::test]
+async fn a_base_branch_that_goes_does_not_take_the_child_with_it() {
+    let desk = stacked().await;
+    desk.github.merge_as("ada", REPO, 1);
+    let done = desk.forge().retarget_stacked().await.unwrap();
+    assert_eq!(done.len(), 1, "{done:?}");
+    let head = desk.commits[0].as_str();
+    for part in ["/pull/2 is now into `main`", "/pull/1 is merged", head, CHILD] {
+        assert!(done[0].contains(part), "{part}: {done:?}");
+    }
+    assert_eq!(
+        desk.forge().retarget_stacked().await.unwrap(),
+        Vec::<String>::new()
+    );
+    desk.github.delete_branch(REPO, BRANCH);
+    assert!(desk.github.is_open(REPO, 2));
+    assert_eq!(base_of(&desk, 2), "main");
+    desk.forge().open(&child(&desk, 2)).await.unwrap();
+}
+
+/// Trap 10: a run that publishes again does the same.
+#[tokio::test]
+async fn an_update_moves_the_child_before_the_base_goes() {
+    let desk = stacked().await;
+    desk.github.merge_as("ada", REPO, 1);
+    let opened = desk.forge().open(&child(&desk, 2)).await.unwrap();
+    assert!(opened.warnings[0].contains("is now into `main`"), "{opened:?}");
+    desk.github.delete_branch(REPO, BRANCH);
+    assert!(desk.github.is_open(REPO, 2));
+    // A pull request that is not there yet is opened into the base of the merged one.
+    let late = Desk::new().await;
+    late.forge().open(&late.request(0)).await.unwrap();
+    late.github.merge_as("ada", REPO, 1);
+    late.github.delete_branch(REPO, BRANCH);
+    let base = late.forge().base(BRANCH).await.unwrap();
+    assert_eq!((base.branch.as_str(), base.below.as_deref()), ("main", None));
+}
+
+/// Trap 10: what happens otherwise. The branch has to be restored before the child can be reopened.
+#[tokio::test]
+async fn a_deleted_base_branch_closes_the_child_until_it_is_restored() {
+    let desk = stacked().await;
+    desk.github.delete_branch(REPO, BRANCH);
+    assert!(!desk.github.is_open(REPO, 2));
+    let error = desk.forge().open(&child(&desk, 2)).await.unwrap_err();
+    assert!(
+        matches!(&error, ForgeError::BaseDeleted { base, .. } if base == BRANCH),
+        "{error:?}"
+    );
+    assert!(error.is_by_person());
+    assert!(error.hint().unwrap().contains("restore the branch, then reopen"));
+    let reopen = json!({ "state": "open" });
+    let (status, text) = desk.try_patch_pull(2, &reopen).await;
+    assert!(
+        status == 422 && text.contains("branch was deleted"),
+        "{status} {text}"
+    );
+    let (status, _) = desk.try_patch_pull(2, &json!({ "base": "main" })).await;
+    assert_eq!(status, 422);
+    let name = format!("refs/heads/{BRANCH}");
+    desk.github
+        .git(REPO, &["update-ref", &name, desk.commits[0].as_str()]);
+    desk.patch_pull(2, &reopen).await;
+    desk.forge().open(&child(&desk, 2)).await.unwrap();
+}
+
+/// A branch that lives on after it was merged keeps its pull requests.
+#[tokio::test]
+async fn only_branches_of_ralph_that_ended_are_left() {
+    let desk = Desk::new().await;
+    desk.github.push_as("ada", REPO, "develop", "a.txt", "a\n");
+    let url = format!("{}/repos/{REPO}/pulls", desk.github.url());
+    let release = json!({"title": "Release", "head": "develop", "base": "main"});
+    let call = reqwest::Client::new().post(url).bearer_auth(crate::desk::TOKEN);
+    let answer = call
+        .header("user-agent", "ada")
+        .json(&release)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(answer.status(), 201);
+    let on_develop = PullRequest {
+        base_branch: "develop".to_owned(),
+        ..desk.request(0)
+    };
+    desk.forge().open(&on_develop).await.unwrap();
+    desk.forge().open(&child(&desk, 1)).await.unwrap();
+    desk.github.merge_as("ada", REPO, 1);
+    assert_eq!(
+        desk.forge().retarget_stacked().await.unwrap(),
+        Vec::<String>::new()
+    );
+    assert_eq!(base_of(&desk, 2), "develop");
+    // The branch of a merged pull request of ralph that a person goes on with.
+    desk.github.merge_as("ada", REPO, 2);
+    desk.github.push_as("ada", REPO, BRANCH, "more.txt", "more\n");
+    assert_eq!(
+        desk.forge().retarget_stacked().await.unwrap(),
+        Vec::<String>::new()
+    );
+    assert_eq!(base_of(&desk, 3), BRANCH);
+}
+
+/// A whole run whose task names the branch of another run.
+#[test]
+fn a_run_on_top_of_another_run_says_so() {
+    let site = Site::new(FakeGitHub::start());
+    site.run(&script([whole_task()])).expect(0, &["done: "]);
+    let below = site.github.pulls(REPO).remove(0);
+    let dir = site.github.git(REPO, &["rev-parse", "--absolute-git-dir"]);
+    let fetched = "refs/heads/*:refs/remotes/origin/*";
+    site.place.git(&["fetch", "--quiet", dir.trim(), fetched]);
+    site.set_task(&format!("base_branch: {}\n", below.head));
+    let more = ending([write("a.txt", "hello again\n"), commit("Say more")]);
+    let ended = site.run(&script([more]));
+    ended.expect(0, &["done: ", "/acme/widget/pull/2"]);
+    assert!(!ended.stderr.contains("changes the same files"), "{ended:?}");
+    let pull = site.github.pulls(REPO).remove(1);
+    assert_eq!(pull.base, below.head);
+    let line = format!(
+        "Stacked on #1, the pull request of the base branch `{}`",
+        below.head
+    );
+    assert!(pull.body.contains(&line), "{}", pull.body);
+    let (_, risks) = pull.body.split_once("Looked for:").unwrap();
+    assert!(!risks.contains("Stacked on"), "{}", pull.body);
+}
