@@ -102,6 +102,11 @@ pub mod sandbox;
 pub mod scm;
 #[doc(hidden)]
 pub mod secret;
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "the command line uses all of it")
+)]
+mod service;
 #[doc(hidden)]
 pub mod state;
 #[cfg(feature = "store")]

@@ -165,6 +165,7 @@ impl Stage {
             project: None,
             overrides: Vec::new(),
             script: None,
+            issue: None,
         };
         let dir = runner::create(&runs, &repo, &Redactor::default(), new).await?;
         let parts = RunParts {

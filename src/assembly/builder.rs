@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::config::{Config, ConfigOverride, SettingPlace};
+use crate::config::{Config, ConfigOverride, ForgeType, SettingPlace};
 use crate::event::{EventSink, Fanout};
 use crate::id::RunId;
 use crate::image::Rebuild;
@@ -172,6 +172,7 @@ impl RalphBuilder {
             None => configuration::load(&context, Some(&file), &self.given)?,
         };
         writable::check(&context, &config, &file, existing.as_ref())?;
+        check_claimed(&config, existing.as_ref(), self.issue.is_some())?;
         let target = match existing {
             Some(dir) => {
                 if let Some(name) = profile.as_deref().filter(|_| context.agent.is_none()) {
@@ -253,9 +254,10 @@ impl RalphBuilder {
                 project: Some(file.project.clone()),
                 task: file.text.clone(),
                 branch_prefix: config.settings.git.branch_prefix.clone(),
-                branch: self.issue.as_ref().map(|issue| issue.branch()),
+                branch: self.issue.as_ref().and_then(|issue| issue.branch()),
                 overrides: overrides.map(|given| (given.key, given.value)).collect(),
                 script: self.script.take(),
+                issue: self.issue.as_ref().map(|issue| issue.number()),
             },
         })
     }
@@ -265,7 +267,7 @@ impl RalphBuilder {
         let name = self.task_file.as_deref().unwrap_or(Path::new(TASK_FILE));
         let path = context.surroundings.dir().join(name);
         let text = match &self.issue {
-            Some(issue) => Some(issue.task.clone()),
+            Some(issue) => issue.task(),
             None => read_task_text(&path)?,
         };
         let project = project_dir(path.parent().unwrap_or(context.surroundings.dir()));
@@ -309,6 +311,23 @@ fn check_resumed(given: &[ConfigOverride], dir: &RunDir) -> Result<Option<String
     }
     let profile = given.iter().rev().find(|given| given.key == "default_profile");
     Ok(profile.map(|given| given.value.clone()))
+}
+
+/// Refuses to push the work on an issue without the claim on it.
+fn check_claimed(config: &Config, run: Option<&RunDir>, is_claimed: bool) -> Result<(), AssemblyError> {
+    let facts = run.map(RunDir::facts);
+    let issue = facts.and_then(|facts| facts.issue);
+    match (facts, issue) {
+        (Some(facts), Some(issue)) if !is_claimed && config.settings.forge.kind == ForgeType::Github => {
+            let message = format!(
+                "run `{}` works on issue #{issue}, which is not claimed here",
+                facts.id
+            );
+            Err(AssemblyError::usage(message)
+                .with_hint(format!("`ralph resume {}` claims it and goes on", facts.id)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Asks a run to go on with a model profile that can be used.

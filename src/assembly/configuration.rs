@@ -64,7 +64,7 @@ pub(crate) fn load(
     Ok(config)
 }
 
-fn inputs(
+pub(super) fn inputs(
     context: &AssemblyContext,
     task: Option<&TaskFile>,
     given: &GivenSettings,

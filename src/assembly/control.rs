@@ -204,7 +204,11 @@ impl RunControl {
             configuration::project_of(&self.context, run),
             &self.given,
         )?;
-        let findings = lint(Some(&text), rules.settings.task.min_checkboxes.get() as usize);
+        let min_checkboxes = match run.facts().issue {
+            Some(_) => 1,
+            None => rules.settings.task.min_checkboxes.get() as usize,
+        };
+        let findings = lint(Some(&text), min_checkboxes);
         check_findings(name, &findings, self.context.reporter.as_ref())?;
         let (before, after) = (Task::parse(&run.next_task()?)?, Task::parse(&text)?);
         let config = configuration::load_of_run(&self.context, run, Some(&text), &self.given)?;

@@ -1,8 +1,10 @@
 //! From the configuration to the forge, and its credential.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::config::{Config, ForgeType};
+use crate::digest::Digest;
 use crate::exec::{Command, Discard};
 use crate::github::{GitHubApp, GitHubClient, GitHubCredential, GitHubForge, GitHubPace, repository_name};
 use crate::id::RepositoryName;
@@ -44,7 +46,7 @@ pub(super) async fn check(
         }
     };
     github_name(config, repository).await?;
-    create_client(context, config, Redactor::default()).await?;
+    create_client(context, config).await?;
     Ok(())
 }
 
@@ -60,7 +62,7 @@ pub(super) async fn taken_branches(
         return Ok(Vec::new());
     }
     let name = github_name(config, repository).await?;
-    let client = create_client(context, config, Redactor::default()).await?;
+    let client = create_client(context, config).await?;
     let Ok(token) = client.token().await else {
         return Ok(Vec::new());
     };
@@ -85,7 +87,7 @@ pub(super) async fn create(
         ForgeType::Local => Ok(Arc::new(LocalForge::new(repository, run.pull_request_file()))),
         ForgeType::Github => {
             let name = github_name(config, &repository).await?;
-            let client = create_client(context, config, redactor.clone()).await?;
+            let client = create_client(context, config).await?;
             let url = &config.settings.forge.github.url;
             Ok(Arc::new(GitHubForge::new(
                 client,
@@ -111,7 +113,7 @@ pub(super) async fn fetch_credential(
     if forge.kind == ForgeType::Local || !is_there {
         return Ok(None);
     }
-    let client = create_client(context, config, Redactor::default()).await?;
+    let client = create_client(context, config).await?;
     Ok(Some(Remote {
         url: url.to_owned(),
         token: client.token().await?,
@@ -141,20 +143,33 @@ pub(super) async fn github_name(
     })
 }
 
+/// The client for the configured server and credential. All runs of this process share it.
 pub(super) async fn create_client(
     context: &AssemblyContext,
     config: &Config,
-    redactor: Redactor,
 ) -> Result<Arc<GitHubClient>, AssemblyError> {
     let settings = &config.settings.forge.github;
     for url in [&settings.url, &settings.api_url] {
         check_encrypted(url)?;
     }
     let credential = credential(context, config).await?;
-    let api_url = &config.settings.forge.github.api_url;
+    let (minute, hour) = (settings.writes_per_minute.get(), settings.writes_per_hour.get());
+    let key = format!(
+        "{} {minute} {hour} {}",
+        settings.api_url,
+        credential.fingerprint()
+    );
+    let pace = GitHubPace {
+        between_writes: Duration::from_secs(60) / minute,
+        writes_per_hour: hour as usize,
+        ..GitHubPace::default()
+    };
     let clock = context.surroundings.clock();
-    let client = GitHubClient::new(api_url, credential, clock, redactor, GitHubPace::default())?;
-    Ok(Arc::new(client))
+    let create = || GitHubClient::new(&settings.api_url, credential, clock, Redactor::default(), pace);
+    let client = context
+        .surroundings
+        .github_client(Digest::sha256(key.as_bytes()), create)?;
+    Ok(client)
 }
 
 /// Refuses to send a credential unencrypted, except to this host.

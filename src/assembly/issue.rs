@@ -1,36 +1,31 @@
-//! An issue that this process has claimed: from its text to a task, and from the run back to the issue.
+//! An issue that this process has claimed: the claim is kept while a run works on it, and the result is shown on the issue.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::SignedDuration;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use crate::config::{Config, ForgeType};
-use crate::github::{Claim, ClaimAttempt, Claims, GitHubError, IssueStatus, Issues};
+use crate::github::{Claim, GitHubError, Issue, IssueStatus};
 use crate::id::{ObjectId, RunId};
 use crate::runner;
 use crate::scm::{
     CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest, PullRequestBase,
-    PullRequestOverlap, Repository,
+    PullRequestOverlap,
 };
-use crate::secret::Redactor;
 use crate::state::RunDir;
-use crate::task::{LintSeverity, SpecChecks, SpecIssue, TaskError, lint, mark_steps_done};
+use crate::task::{Task, mark_steps_done};
 
-use super::{AssemblyContext, AssemblyError, AssemblyErrorKind, describe_finding, forge};
+use super::issue_queue::{IssueQueue, IssueWork, PreparedIssue};
+use super::{AssemblyError, AssemblyErrorKind, RalphBuilder};
 
-/// How long a claim holds after the last renewal.
-const LEASE: SignedDuration = SignedDuration::from_mins(15);
-/// How often it is renewed.
-const RENEWAL: Duration = Duration::from_secs(5 * 60);
-/// When a renewal is tried again that failed.
-const RETRY: Duration = Duration::from_secs(30);
+/// A claim is renewed after this part of its lease, and a renewal that failed is tried again after the smaller part.
+const RENEWAL: u32 = 3;
+const RETRY: u32 = 30;
 
 /// How the work on an issue ended.
+#[derive(Clone, Debug)]
 pub(crate) enum IssueResult {
     /// All of it is done.
     Done {
@@ -44,85 +39,110 @@ pub(crate) enum IssueResult {
     },
     /// The user stopped it. It can be claimed again.
     Stopped,
+    /// A person took the issue back while a run worked on it.
+    Withdrawn {
+        /// What the person did.
+        reason: String,
+        /// The status that the issue gets.
+        status: Option<IssueStatus>,
+    },
 }
 
 /// An issue that this process has claimed.
 pub(crate) struct ClaimedIssue {
-    number: u64,
-    issues: Issues,
-    claims: Claims,
+    queue: Arc<IssueQueue>,
     claim: Mutex<Claim>,
-    context: AssemblyContext,
-    redactor: Redactor,
-    spec: SpecIssue,
-    /// The text of its task file.
-    pub(super) task: String,
+    work: IssueWork,
+    number: u64,
+    /// Its title and text, as the run has them.
+    known: StdMutex<(String, String)>,
+    /// Set when a person took it back.
+    withdrawn: StdMutex<Option<IssueResult>>,
 }
 
 impl ClaimedIssue {
-    /// Claims an issue and labels it as in progress. Refuses one that is not ready or not to be trusted; one that cannot
-    /// become a task gets the label `status:needs-attention` with the reason.
-    pub(crate) async fn claim(
-        context: &AssemblyContext,
-        config: &Config,
-        number: u64,
-    ) -> Result<Self, AssemblyError> {
-        if config.settings.forge.kind != ForgeType::Github {
-            let message = "issues need the forge `github`, and `forge.type` is `local`";
-            return Err(
-                AssemblyError::usage(message).with_hint("add `--push`, or set `[forge] type = \"github\"`")
-            );
-        }
-        let host = context.surroundings.builder_host();
-        let repository = Repository::open(host, context.surroundings.dir()).await?;
-        let name = forge::github_name(config, &repository).await?;
-        let redactor = Redactor::new(config.secrets());
-        let client = forge::create_client(context, config, redactor.clone()).await?;
-        let issues = Issues::new(client.clone(), name.clone());
-        check(&issues, number).await?;
-        let owner = context.surroundings.owner();
-        let claims = Claims::new(client, name, &format!("{}:{}", owner.host, owner.pid), LEASE);
-        let claim = match claims.claim(number).await? {
-            ClaimAttempt::Won(claim) => claim,
-            ClaimAttempt::Held(record) => {
-                let run = record.run.map_or(String::new(), |run| format!(" in run {run}"));
-                return Err(AssemblyError::usage(format!(
-                    "issue #{number} is claimed by {}{run} until {}",
-                    record.owner, record.until
-                ))
-                .with_hint("wait for it to end; a claim that is not renewed is taken over after that time"));
-            }
-        };
-        match prepare(&issues, number, config).await {
-            Ok((spec, task)) => Ok(Self {
-                number,
-                issues,
-                claims,
-                claim: Mutex::new(claim),
-                context: context.clone(),
-                redactor,
-                spec,
-                task,
-            }),
-            Err(error) => {
-                claims.release(claim).await?;
-                Err(error)
-            }
+    pub(super) fn new(queue: Arc<IssueQueue>, claim: Claim, prepared: PreparedIssue) -> Self {
+        Self {
+            queue,
+            claim: Mutex::new(claim),
+            work: prepared.task,
+            number: prepared.issue.number,
+            known: StdMutex::new((prepared.issue.title.clone(), prepared.issue.body().to_owned())),
+            withdrawn: StdMutex::default(),
         }
     }
 
-    /// The branch of the run.
-    pub(super) fn branch(&self) -> String {
-        self.spec.branch.to_string()
+    /// Its number.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
-    /// Renews the claim for a run, as long as it is polled. Returns why this process does not have it any more.
-    pub(crate) async fn keep(&self, run: &RunId) -> AssemblyError {
+    /// Its title.
+    pub(crate) fn title(&self) -> String {
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+            .clone()
+    }
+
+    /// The branch of a new run.
+    pub(super) fn branch(&self) -> Option<String> {
+        match &self.work {
+            IssueWork::Start(task) => Some(task.branch.clone()),
+            IssueWork::Resume(_) => None,
+        }
+    }
+
+    /// The task of a new run.
+    pub(super) fn task(&self) -> Option<String> {
+        match &self.work {
+            IssueWork::Start(task) => Some(task.text.clone()),
+            IssueWork::Resume(_) => None,
+        }
+    }
+
+    /// Builds the run that works on it: a new one, or one that was not finished.
+    pub(crate) fn builder(self: &Arc<Self>, builder: RalphBuilder) -> RalphBuilder {
+        let builder = builder.issue(self.clone());
+        match &self.work {
+            IssueWork::Start(_) => builder,
+            IssueWork::Resume(run) => builder.resume(run.facts().id.clone()),
+        }
+    }
+
+    /// Whether its text is another one than the run has. It is so once for each text.
+    pub(crate) fn is_edited(&self, issue: &Issue) -> bool {
+        let now = (issue.title.clone(), issue.body().to_owned());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known == now {
+            return false;
+        }
+        *known = now;
+        true
+    }
+
+    /// Remembers that a person took it back: the work on it is to end, and the issue shows this in the end.
+    pub(crate) fn withdraw(&self, result: IssueResult) {
+        let mut withdrawn = self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner);
+        withdrawn.get_or_insert(result);
+    }
+
+    /// Whether a person took it back.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        let withdrawn = self.withdrawn.lock();
+        withdrawn.unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Renews the claim, as long as it is polled. Returns why this process does not have it any more.
+    pub(crate) async fn keep(&self, run: Option<&RunId>) -> AssemblyError {
+        let lease = self.queue.claims.lease().unsigned_abs();
         loop {
-            let pause = match self.renew(Some(run.clone())).await {
-                Ok(()) => RENEWAL,
+            let pause = match self.renew(run.cloned()).await {
+                Ok(()) => lease / RENEWAL,
                 Err(error) => {
-                    let has_ended = self.claim.lock().await.record.until <= self.context.surroundings.now();
+                    let has_ended =
+                        self.claim.lock().await.record.until <= self.queue.context.surroundings.now();
                     if has_ended || matches!(error, GitHubError::ClaimLost { .. }) {
                         return claim_error(&error);
                     }
@@ -130,8 +150,8 @@ impl ClaimedIssue {
                         "the claim on issue #{} could not be renewed: {error}",
                         self.number
                     );
-                    self.context.reporter.warn(&message);
-                    RETRY
+                    self.queue.context.reporter.warn(&message);
+                    (lease / RETRY).max(Duration::from_millis(100))
                 }
             };
             sleep(pause).await;
@@ -142,7 +162,18 @@ impl ClaimedIssue {
     async fn renew(&self, run: Option<RunId>) -> Result<(), GitHubError> {
         let mut claim = self.claim.lock().await;
         let run = run.or_else(|| claim.record.run.clone());
-        self.claims.renew(&mut claim, run).await
+        self.queue.claims.renew(&mut claim, run).await
+    }
+
+    /// Shows on the issue which run works on it: comment and label, where they do not say so already.
+    pub(crate) async fn show_work(&self, run: &RunDir) -> Result<(), AssemblyError> {
+        let host = self.queue.context.surroundings.owner().host;
+        let text = format!("ralph works on this: run `{}` on `{host}`.", run.facts().id);
+        let issues = &self.queue.issues;
+        issues.set_comment(self.number, &text).await?;
+        Ok(issues
+            .set_status(self.number, Some(IssueStatus::InProgress))
+            .await?)
     }
 
     /// Shows the result on the issue: ticked steps, comment and label. Then gives the claim up.
@@ -150,55 +181,110 @@ impl ClaimedIssue {
         &self,
         result: IssueResult,
         run: Option<&RunDir>,
-    ) -> Result<(), AssemblyError> {
+    ) -> Result<IssueResult, AssemblyError> {
         // The issue belongs to another process if this fails.
         let renewed = self.renew(run.map(|run| run.facts().id.clone())).await;
         renewed.map_err(|error| claim_error(&error))?;
-        let steps = match run {
-            Some(run) => self.write_steps(run).await,
-            None => Ok(()),
+        let withdrawn = self
+            .withdrawn
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let result = match (result, withdrawn) {
+            (done @ IssueResult::Done { .. }, _) => done,
+            (_, Some(withdrawn)) => withdrawn,
+            (result, None) => result,
         };
-        let of_run = run.map_or(String::new(), |run| format!(" Run `{}`.", run.facts().id));
-        let (status, text) = match result {
-            IssueResult::Done { pull_request } => {
-                let location = pull_request.map_or(String::new(), |location| format!(" {location}"));
-                (
-                    IssueStatus::Done,
-                    format!("All steps are done and verified.{location}{of_run}"),
-                )
-            }
-            IssueResult::NeedsAttention { reason } => {
-                let reason = self.redactor.redact(&reason);
-                (IssueStatus::NeedsAttention, attention(&reason, &of_run))
-            }
-            IssueResult::Stopped => (
-                IssueStatus::Ready,
-                format!("The work was stopped; the issue is ready again.{of_run}"),
-            ),
+        let steps = match (&result, run) {
+            // Steps of a run that did not finish are in no pull request, so another run would leave them out.
+            (IssueResult::Done { .. }, Some(run)) => self.write_steps(run).await,
+            _ => Ok(()),
         };
+        let (status, text) = self.describe(&result, run)?;
         // Each part is tried: an issue whose text cannot be written must not stay claimed and in progress.
-        let comment = self.issues.set_comment(self.number, &text).await;
-        let label = self.issues.set_status(self.number, status).await;
-        let released = self.claims.release(self.claim.lock().await.clone()).await;
+        let issues = &self.queue.issues;
+        let comment = issues.set_comment(self.number, &text).await;
+        let label = issues.set_status(self.number, status).await;
+        let released = self.queue.claims.release(self.claim.lock().await.clone()).await;
         let parts = [comment, label, released].map(|part| part.map_err(AssemblyError::from));
         let mut failures = std::iter::once(steps).chain(parts).filter_map(Result::err);
         let Some(first) = failures.next() else {
-            return Ok(());
+            return Ok(result);
         };
-        failures.for_each(|failure| self.context.reporter.warn(&failure.to_string()));
+        failures.for_each(|failure| self.queue.context.reporter.warn(&failure.to_string()));
         Err(first)
+    }
+
+    /// The status and the comment for a result.
+    fn describe(
+        &self,
+        result: &IssueResult,
+        run: Option<&RunDir>,
+    ) -> Result<(Option<IssueStatus>, String), AssemblyError> {
+        let of_run = match run {
+            Some(run) => format!(" Run `{}`.", run.facts().id),
+            None => String::new(),
+        };
+        let so_far = match (result, run) {
+            (IssueResult::Done { .. }, _) | (_, None) => of_run.clone(),
+            (_, Some(run)) => format!("{of_run} {}", verified_so_far(run)?),
+        };
+        Ok(match result {
+            IssueResult::Done { pull_request } => {
+                let location = pull_request
+                    .as_ref()
+                    .map_or(String::new(), |location| format!(" {location}"));
+                let text = format!("All steps are done and verified.{location}{of_run}");
+                (Some(IssueStatus::Done), text)
+            }
+            IssueResult::NeedsAttention { reason } => {
+                let reason = self.queue.redactor.redact(reason);
+                (Some(IssueStatus::NeedsAttention), attention(&reason, &so_far))
+            }
+            IssueResult::Stopped => {
+                let text = format!("The work was stopped; the issue is ready again.{so_far}");
+                (Some(IssueStatus::Ready), text)
+            }
+            IssueResult::Withdrawn { reason, status } => (
+                *status,
+                format!(
+                    "The work ended because {reason}.{so_far} Set the label `{}` to go on.",
+                    IssueStatus::Ready.label()
+                ),
+            ),
+        })
     }
 
     /// Marks the verified steps in the issue, whose text may have changed meanwhile.
     async fn write_steps(&self, run: &RunDir) -> Result<(), AssemblyError> {
-        let ticked = runner::ticked_after(run.facts(), &run.journal()?)?;
-        let issue = self.issues.get(self.number).await?;
-        let marked = mark_steps_done(issue.body(), &self.spec.titles(&ticked));
+        let titles = verified_steps(run)?.0;
+        let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+        let issues = &self.queue.issues;
+        let issue = issues.get(self.number).await?;
+        let marked = mark_steps_done(issue.body(), &titles);
         if marked != issue.body() {
-            self.issues.set_body(self.number, &marked).await?;
+            issues.set_body(self.number, &marked).await?;
         }
         Ok(())
     }
+}
+
+/// The titles of the verified steps of a run, and the number of all.
+fn verified_steps(run: &RunDir) -> Result<(Vec<String>, usize), AssemblyError> {
+    let lines = run.journal()?;
+    let ticked = runner::ticked_after(run.facts(), &lines)?;
+    let task = Task::parse(run.facts().task_after(&lines))?;
+    let all = task.checkboxes.len();
+    let verified = task.checkboxes.into_iter().filter(|one| ticked.contains(&one.id));
+    Ok((verified.map(|one| one.text).collect(), all))
+}
+
+fn verified_so_far(run: &RunDir) -> Result<String, AssemblyError> {
+    let (verified, all) = verified_steps(run)?;
+    Ok(format!(
+        "{} of {all} steps are verified; that work goes on when the issue is claimed on the same host.",
+        verified.len()
+    ))
 }
 
 fn claim_error(error: &GitHubError) -> AssemblyError {
@@ -249,81 +335,8 @@ impl Forge for ClaimedForge {
     }
 }
 
-/// Refuses an issue that is not ready, or that people without write permission had their hands in.
-async fn check(issues: &Issues, number: u64) -> Result<(), AssemblyError> {
-    let issue = issues.get(number).await?;
-    match issues.refusal(&issue).await? {
-        Some(reason) => Err(AssemblyError::usage(reason).with_hint(
-            "it needs the labels `spec` and `status:ready`; its author and the people who set them need write permission",
-        )),
-        None => Ok(()),
-    }
-}
-
-/// The task of an issue that is claimed. What was true before the claim is checked again.
-async fn prepare(
-    issues: &Issues,
-    number: u64,
-    config: &Config,
-) -> Result<(SpecIssue, String), AssemblyError> {
-    check(issues, number).await?;
-    let issue = issues.get(number).await?;
-    let prepared = SpecIssue::parse(&issue.title, issue.body()).and_then(|spec| {
-        let text = spec.task(number, &checks(config));
-        let findings = lint(Some(&text), 1);
-        let is_fine = findings
-            .iter()
-            .all(|finding| finding.severity == LintSeverity::Warning);
-        if is_fine { Ok((spec, text)) } else { Err(findings) }
-    });
-    let (spec, text) = match prepared {
-        Ok(prepared) => prepared,
-        Err(findings) => {
-            let reason = explain(number, &findings);
-            issues.set_comment(number, &attention(&reason, "")).await?;
-            issues.set_status(number, IssueStatus::NeedsAttention).await?;
-            return Err(AssemblyError::usage(reason));
-        }
-    };
-    let waits_for = issues.unfinished(number, &spec.depends).await?;
-    if !waits_for.is_empty() {
-        let names: Vec<String> = waits_for.iter().map(|number| format!("#{number}")).collect();
-        let message = format!("issue #{number} waits for {}", names.join(", "));
-        return Err(
-            AssemblyError::usage(message).with_hint("they are done when they have the label `status:done`")
-        );
-    }
-    issues.set_status(number, IssueStatus::InProgress).await?;
-    Ok((spec, text))
-}
-
-fn checks(config: &Config) -> SpecChecks {
-    let (task, budget) = (&config.settings.task, &config.settings.budget);
-    SpecChecks {
-        test_command: task.test_command.clone(),
-        verify_commands: task.verify_commands.clone(),
-        max_iterations: budget.max_iterations.get(),
-        max_wall_time_minutes: budget.max_wall_time.as_secs() / 60,
-        max_cost_usd_estimate: budget.max_cost.dollars(),
-        max_tokens_total: budget.max_tokens_total.map(std::num::NonZeroU64::get),
-    }
-}
-
-fn explain(number: u64, findings: &[TaskError]) -> String {
-    let name = format!("issue #{number}");
-    let lines: Vec<String> = findings
-        .iter()
-        .map(|finding| describe_finding(Path::new(&name), finding))
-        .collect();
-    format!(
-        "issue #{number} cannot become a task:\n{}\nThe commands are `test_command` and `verify_commands` in `[task]` of `ralph.toml`; \
-         the steps are headings.",
-        lines.join("\n")
-    )
-}
-
 /// The text of a comment. The reason may contain words of an agent, so nothing in it is Markdown or a mention.
-fn attention(reason: &str, of_run: &str) -> String {
+pub(super) fn attention(reason: &str, of_run: &str) -> String {
     let reason = reason.replace("```", "'''");
     format!(
         "This needs a person.{of_run}\n\n```text\n{reason}\n```\n\nSet the label `{}` to try again.",

@@ -32,6 +32,8 @@ mod event_log;
 mod forge;
 pub(crate) mod image;
 pub(crate) mod issue;
+pub(crate) mod issue_queue;
+mod issue_task;
 pub(crate) mod package_clients;
 mod preflight;
 mod profile_choice;

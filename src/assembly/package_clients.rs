@@ -17,13 +17,13 @@ pub(crate) async fn network_policy(
     project: Option<&Path>,
     image: Option<&str>,
 ) -> Result<Policy, AssemblyError> {
-    let project: Box<dyn ConfigTree> = match project {
-        Some(dir) => Box::new(ConfigDirectory(dir.to_owned())),
-        None => Box::new(BTreeMap::new()),
-    };
     let (files, env) = match image.filter(|_| depends_on_image(config)) {
         Some(image) => read_image(context, config, image).await?,
         None => (ImageFiles::new(), BTreeMap::new()),
+    };
+    let project: Box<dyn ConfigTree> = match project {
+        Some(dir) => Box::new(ConfigDirectory(dir.to_owned())),
+        None => Box::new(BTreeMap::new()),
     };
     Ok(config.network_policy(&PackageConfig {
         project: project.as_ref(),

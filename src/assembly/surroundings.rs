@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 
 use crate::clock::{Clock, SystemClock};
+use crate::digest::Digest;
 use crate::engine;
 use crate::exec::Host;
+use crate::github::{GitHubClient, GitHubError};
 use crate::state::{RunOwner, Runs};
 
 use super::AssemblyError;
@@ -78,6 +80,8 @@ pub struct Surroundings {
     host_name: String,
     attended: bool,
     clock: Arc<dyn Clock>,
+    /// The clients for GitHub. What uses the same credential shares one, and so its pace.
+    github_clients: Arc<Mutex<BTreeMap<Digest, Arc<GitHubClient>>>>,
 }
 
 impl Surroundings {
@@ -113,7 +117,23 @@ impl Surroundings {
             host_name: system.nodename().to_string_lossy().into_owned(),
             attended: false,
             clock: Arc::new(SystemClock),
+            github_clients: Arc::default(),
         }
+    }
+
+    /// The client for GitHub with this key, which is created the first time.
+    pub(super) fn github_client(
+        &self,
+        key: Digest,
+        create: impl FnOnce() -> Result<GitHubClient, GitHubError>,
+    ) -> Result<Arc<GitHubClient>, GitHubError> {
+        let mut clients = self.github_clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&key) {
+            return Ok(client.clone());
+        }
+        let client = Arc::new(create()?);
+        clients.insert(key, client.clone());
+        Ok(client)
     }
 
     /// Sets a variable of the environment.

@@ -48,6 +48,7 @@ impl Desk {
             project: project.map(Path::to_owned),
             overrides: overrides.iter().map(own).collect(),
             script: None,
+            issue: None,
         };
         self.surroundings.runs().unwrap().create(facts).unwrap()
     }

@@ -1,73 +1,62 @@
-//! `ralph run --issue`
+//! `ralph run --issue`, and `ralph resume` of its run
 
 use std::sync::Arc;
 
-use crate::assembly::issue::{ClaimedIssue, IssueResult};
-use crate::assembly::{AssemblyErrorKind, RalphBuilder};
-use crate::config::Config;
-use crate::runner::RunOutcome;
-use crate::state::RunOutcomeKind;
+use tokio::sync::watch;
 
-use super::run::{drive_to_end, start_watched, summarize};
+use crate::assembly::RalphBuilder;
+use crate::assembly::issue::ClaimedIssue;
+use crate::service::{WorkOrder, work_on_issue};
+
+use super::run::summarize;
 use super::signals::Signals;
 use super::terminal::EventFormat;
-use super::{CliError, CliResult, Context};
+use super::{CliResult, Context};
 
-/// Claims an issue, works on it, and shows the result there.
-pub(super) async fn run(
+/// Works on a claimed issue, and shows the result there.
+pub(super) async fn work(
     context: &Context,
     builder: RalphBuilder,
-    config: &Config,
-    number: u64,
+    issue: Arc<ClaimedIssue>,
+    signals: Signals,
     format: EventFormat,
 ) -> CliResult {
-    // A signal from here on must not leave the claim behind.
-    let mut signals = Signals::watch(&context.surroundings().host()).await?;
-    let issue = Arc::new(ClaimedIssue::claim(&context.assembly, config, number).await?);
-    let run = match start_watched(builder.issue(issue.clone()), &mut signals).await {
-        Ok(run) => run,
-        Err(error) => {
-            issue.finish(result_of_error(&error), None).await?;
+    let (order, orders) = watch::channel(WorkOrder::GoOn);
+    let (started, _run) = watch::channel(None);
+    let surroundings = context.surroundings();
+    let ended = tokio::select! {
+        ended = Box::pin(work_on_issue(surroundings, issue, builder, orders, started)) => ended,
+        never = forward(context, signals, &order) => match never {},
+    };
+    let exit = match (ended.run, ended.outcome) {
+        (Some(run), Ok(outcome)) => summarize(context, &run, &outcome, format)?,
+        (_, Err(error)) => {
+            if let Some(Err(shown)) = ended.shown {
+                context.ui.error(&shown);
+            }
             return Err(error);
         }
+        (None, Ok(_)) => super::CliExit::Success,
     };
-    let driven = tokio::select! {
-        outcome = drive_to_end(context, &run, signals) => outcome,
-        lost = issue.keep(&run.dir().facts().id) => {
-            run.stop_sandbox().await?;
-            return Err(lost);
-        }
-    };
-    let result = match &driven {
-        Ok(outcome) => result_of_run(outcome),
-        Err(error) => result_of_error(error),
-    };
-    let finished = issue.finish(result, Some(run.dir())).await;
-    let exit = summarize(context, run.dir(), &driven?, format)?;
-    finished?;
-    Ok(exit)
-}
-
-fn result_of_run(outcome: &RunOutcome) -> IssueResult {
-    match outcome.kind {
-        RunOutcomeKind::Done => IssueResult::Done {
-            pull_request: outcome.pull_request.clone(),
-        },
-        RunOutcomeKind::Failed | RunOutcomeKind::Paused => IssueResult::NeedsAttention {
-            reason: format!("{}: {}", outcome.kind, outcome.reason),
-        },
-        RunOutcomeKind::Stopped => IssueResult::Stopped,
+    match ended.shown {
+        Some(Err(error)) => Err(error),
+        _ => Ok(exit),
     }
 }
 
-fn result_of_error(error: &CliError) -> IssueResult {
-    match error.kind() {
-        AssemblyErrorKind::Interrupted | AssemblyErrorKind::Paused => IssueResult::Stopped,
-        AssemblyErrorKind::Usage | AssemblyErrorKind::Runtime => IssueResult::NeedsAttention {
-            reason: match error.hint() {
-                Some(hint) => format!("{error}\nhint: {hint}"),
-                None => error.to_string(),
-            },
-        },
+/// Passes signals on: the first one stops, the second one ends at once.
+pub(super) async fn forward(
+    context: &Context,
+    mut signals: Signals,
+    order: &watch::Sender<WorkOrder>,
+) -> std::convert::Infallible {
+    signals.next().await;
+    context
+        .ui
+        .say("Stopping. The work goes on later from the last iteration; press Ctrl-C again to end at once.");
+    order.send_replace(WorkOrder::Stop);
+    loop {
+        signals.next().await;
+        order.send_replace(WorkOrder::End);
     }
 }

@@ -19,6 +19,7 @@ mod logs;
 mod models;
 mod network;
 mod overrides;
+mod poll;
 mod reference;
 mod remove;
 mod resume;
@@ -84,6 +85,7 @@ enum CliCommand {
     Lint(lint::LintArgs),
     Run(run::RunArgs),
     Resume(resume::ResumeArgs),
+    Poll(poll::PollArgs),
     Status(status::StatusArgs),
     /// Pause a run after its current iteration
     Pause(control::LiveRunArgs),
@@ -127,6 +129,7 @@ enum CliCommand {
 }
 
 /// What every command works with.
+#[derive(Clone)]
 struct Context {
     ui: Ui,
     assembly: AssemblyContext,
@@ -203,6 +206,7 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::Lint(args) => lint::lint_task(context, &args),
         CliCommand::Run(args) => block_on(run::run(context, args)),
         CliCommand::Resume(args) => block_on(resume::resume(context, args)),
+        CliCommand::Poll(args) => block_on(poll::poll(context, args)),
         CliCommand::Status(args) => status::status(context, &args),
         CliCommand::Pause(args) => control::intervene(context, &args, Intervention::Pause),
         CliCommand::Rotate(args) => control::intervene(context, &args, Intervention::Rotate),

@@ -1,12 +1,14 @@
 //! `ralph resume`
 
+use crate::assembly::issue_queue::IssueQueue;
 use crate::state::Intervention;
 
-use super::image;
 use super::run::{EventOutputArgs, drive, start};
 use super::select::select_id;
+use super::signals::Signals;
 use super::terminal::EventFormat;
 use super::{CliResult, Context};
+use super::{image, issue};
 
 /// Continue a run that was stopped, paused, killed or started on another host
 #[derive(Debug, clap::Args)]
@@ -29,11 +31,20 @@ pub(super) async fn resume(context: &Context, args: ResumeArgs) -> CliResult {
         control.intervene(&control.find(run.as_str())?, note)?;
     }
     let format = EventFormat::from(args.output);
+    let dir = context.control()?.look_up(run.as_str())?;
     let builder = context
         .builder(Vec::new())?
         .resume(run)
         .rebuild(args.image.into())
         .sink(format.sink(context.ui));
+    if let Some(dir) = dir {
+        // A signal from here on must not leave the claim behind.
+        let signals = Signals::watch(&context.surroundings().host()).await?;
+        let given = context.global.given(Vec::new())?;
+        if let Some(claimed) = IssueQueue::claim_of_run(&context.assembly, given, &dir).await? {
+            return Box::pin(issue::work(context, builder, claimed, signals, format)).await;
+        }
+    }
     let (run, signals) = start(context, builder).await?;
     drive(context, &run, signals, format).await
 }

@@ -1,11 +1,13 @@
 //! `ralph run`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::overrides::quiet_configuration;
 use super::{CliError, CliExit, CliResult, Context, agent_help, flags, image, issue};
+use crate::assembly::issue_queue::IssueQueue;
 use crate::assembly::{ActiveRun, RalphBuilder};
 use crate::gateway::audit::{AuditLog, AuditRecord, AuditTally, TallyEntry};
+use crate::github::IssueStatus;
 use crate::runner::RunOutcome;
 use crate::state::{Intervention, InterventionRequest, RunDir, RunOutcomeKind};
 
@@ -76,27 +78,32 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> CliResult {
         ("--max-iterations", "budget.max_iterations", max_iterations),
         ("--push", "forge.type", args.push.then(|| "github".to_owned())),
     ]);
-    let config = match args.issue {
-        Some(_) => Some(quiet_configuration(context, given.clone())?),
-        None => None,
-    };
     let mut builder = context
-        .builder(given)?
+        .builder(given.clone())?
         .task_file(&args.task)
         .rebuild(args.image.into())
         .sink(format.sink(context.ui));
     if let Some(script) = &args.script {
-        let path = context.surroundings().dir().join(script);
-        let text = std::fs::read_to_string(&path);
-        builder = builder.script(
-            text.map_err(|error| CliError::usage(format!("cannot read `{}`: {error}", path.display())))?,
-        );
+        builder = builder.script(read_script(context, script)?);
     }
-    if let (Some(number), Some(config)) = (args.issue, config) {
-        return Box::pin(issue::run(context, builder, &config, number, format)).await;
+    if let Some(number) = args.issue {
+        let config = quiet_configuration(context, given.clone())?;
+        // A signal from here on must not leave the claim behind.
+        let signals = Signals::watch(&context.surroundings().host()).await?;
+        let given = context.global.given(given)?;
+        let queue = IssueQueue::open(&context.assembly, &config, given).await?;
+        let claimed = queue.claim(number, IssueStatus::Ready).await?;
+        return Box::pin(issue::work(context, builder, claimed, signals, format)).await;
     }
     let (run, signals) = start(context, builder).await?;
     drive(context, &run, signals, format).await
+}
+
+/// The text of a script that replaces a model.
+pub(super) fn read_script(context: &Context, script: &Path) -> Result<String, CliError> {
+    let path = context.surroundings().dir().join(script);
+    let text = std::fs::read_to_string(&path);
+    text.map_err(|error| CliError::usage(format!("cannot read `{}`: {error}", path.display())))
 }
 
 /// Prepares and starts a run. A signal ends the preparation; those after it are for [`drive`].

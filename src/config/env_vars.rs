@@ -103,6 +103,7 @@ other_vars! {
     Tests RALPH_CRASH_SEED: "Seed for the moments at which the crash tests kill a run; random by default.";
     Tests RALPH_CRASH_KILLS: "How often the crash tests kill a run in total.";
     Tests RALPH_GITHUB_KILLS: "How often the tests of the forge `github` kill a run in total.";
+    Tests RALPH_GITHUB_ISSUES: "How many issues the tests let two pollers work through.";
     Tests RALPH_GITHUB_RACES: "How many races over a claim on an issue the tests hold.";
     Tests RALPH_UPDATE_REFERENCE: "Set to 1 to let the tests rewrite the generated reference.";
 }

@@ -417,6 +417,10 @@ pub struct ForgeSettings {
     pub on_overlap: OnOverlap,
     /// Whether commits get a status.
     pub statuses: bool,
+    /// How long a claim on an issue holds after its last renewal.
+    #[serde(rename = "claim_seconds", deserialize_with = "read::seconds")]
+    #[schemars(with = "NonZeroU32")]
+    pub claim: Duration,
     /// The repository for the pull requests of the forge `github`.
     pub github: ForgeGitHubSettings,
 }
@@ -435,6 +439,10 @@ pub struct ForgeGitHubSettings {
     /// The address of the API, without a trailing slash.
     #[serde(deserialize_with = "read::base_url")]
     pub api_url: String,
+    /// How many writes are made in a minute at most.
+    pub writes_per_minute: NonZeroU32,
+    /// How many writes are made in an hour at most.
+    pub writes_per_hour: NonZeroU32,
 }
 
 /// `[task]`

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 
 use super::client::GitHubClient;
@@ -16,8 +17,8 @@ use super::error::GitHubError;
 use super::pulls::query_value;
 use crate::id::{RepositoryName, RunId};
 
-/// A claim is taken over this long after its end at the earliest, for clocks that differ.
-const MARGIN: SignedDuration = SignedDuration::from_secs(60);
+/// A claim is taken over this part of a lease after its end at the earliest, for clocks that differ.
+const MARGIN: i32 = 15;
 /// How often GitHub is asked again after lost answers and lost races.
 const LOOKS: u32 = 6;
 
@@ -27,6 +28,8 @@ pub struct Claims {
     repository: RepositoryName,
     owner: String,
     lease: SignedDuration,
+    /// The tree of all commits of claims.
+    tree: OnceCell<String>,
 }
 
 /// What the commit of a claim says.
@@ -49,6 +52,8 @@ pub struct Claim {
     pub issue: u64,
     /// What its newest commit says.
     pub record: ClaimRecord,
+    /// What it said before, if this process took it over.
+    pub taken_from: Option<ClaimRecord>,
     sha: String,
     tree: String,
 }
@@ -78,7 +83,37 @@ impl Claims {
             repository,
             owner,
             lease,
+            tree: OnceCell::new(),
         }
+    }
+
+    /// How long a claim holds after its last renewal.
+    #[must_use]
+    pub fn lease(&self) -> SignedDuration {
+        self.lease
+    }
+
+    /// The issues with a claim that has ended: the process that made it is gone.
+    pub async fn ended(&self, issues: &[u64]) -> Result<Vec<u64>, GitHubError> {
+        let prefix = query_value("ralph/claims/");
+        let path = format!("repos/{}/git/matching-refs/{prefix}", self.repository);
+        let refs: Vec<GitRef> = self.client.get_again(&path).await?;
+        let mut ended = Vec::new();
+        for issue in issues {
+            let name = format!("refs/ralph/claims/{issue}");
+            let Some(found) = refs.iter().find(|found| found.name == name) else {
+                continue;
+            };
+            if self.has_ended(&self.read(*issue, &found.object.sha).await?.record) {
+                ended.push(*issue);
+            }
+        }
+        Ok(ended)
+    }
+
+    fn has_ended(&self, record: &ClaimRecord) -> bool {
+        let margin = self.lease / MARGIN;
+        self.client.now() > record.until.saturating_add(margin).unwrap_or(Timestamp::MAX)
     }
 
     /// Claims an issue, or says who has it. A claim that has ended is taken over.
@@ -90,19 +125,21 @@ impl Claims {
             if let Some(held) = held.as_ref().filter(|held| held.record.owner == self.owner) {
                 return Ok(ClaimAttempt::Won(held.clone()));
             }
-            let ended = |held: &Claim| {
-                self.client.now() > held.record.until.saturating_add(MARGIN).unwrap_or(Timestamp::MAX)
-            };
-            if let Some(held) = held.as_ref().filter(|held| !ended(held)) {
+            if let Some(held) = held.as_ref().filter(|held| !self.has_ended(&held.record)) {
                 return Ok(ClaimAttempt::Held(held.record.clone()));
             }
             let child = self.child(issue, held.as_ref(), None).await?;
-            let moved = match held {
+            let moved = match &held {
                 None => self.create(&child).await,
                 Some(_) => self.advance(&child).await,
             };
             let error = match moved {
-                Ok(()) => return Ok(ClaimAttempt::Won(child)),
+                Ok(()) => {
+                    return Ok(ClaimAttempt::Won(Claim {
+                        taken_from: held.map(|held| held.record),
+                        ..child
+                    }));
+                }
                 Err(error) => error,
             };
             looks += 1;
@@ -191,18 +228,24 @@ impl Claims {
         let Some(found) = self.client.find::<GitRef>(&path).await? else {
             return Ok(None);
         };
-        let path = format!("repos/{}/git/commits/{}", self.repository, found.object.sha);
-        let commit: GitCommit = self.client.get(&path).await?;
+        self.read(issue, &found.object.sha).await.map(Some)
+    }
+
+    /// The claim in this commit.
+    async fn read(&self, issue: u64, commit: &str) -> Result<Claim, GitHubError> {
+        let path = format!("repos/{}/git/commits/{commit}", self.repository);
+        let commit: GitCommit = self.client.get_again(&path).await?;
         let record = serde_json::from_str(&commit.message).map_err(|error| GitHubError::Response {
             call: format!("GET /{path}"),
             source: format!("the ref `refs/ralph/claims/{issue}` is not a claim of ralph: {error}").into(),
         })?;
-        Ok(Some(Claim {
+        Ok(Claim {
             issue,
             record,
+            taken_from: None,
             sha: commit.sha,
             tree: commit.tree.sha,
-        }))
+        })
     }
 
     /// A commit after `parent` for this process. A claim of another one gets a new epoch.
@@ -229,7 +272,7 @@ impl Claims {
         };
         let tree = match parent {
             Some(parent) => parent.tree.clone(),
-            None => self.tree().await?,
+            None => self.tree.get_or_try_init(|| self.create_tree()).await?.clone(),
         };
         let parents: Vec<&str> = parent.iter().map(|parent| parent.sha.as_str()).collect();
         let body = json!({"message": json!(record).to_string(), "tree": tree, "parents": parents});
@@ -239,13 +282,14 @@ impl Claims {
         Ok(Claim {
             issue,
             record,
+            taken_from: None,
             sha: commit.sha,
             tree,
         })
     }
 
     /// GitHub refuses an empty tree.
-    async fn tree(&self) -> Result<String, GitHubError> {
+    async fn create_tree(&self) -> Result<String, GitHubError> {
         let content = "Commits here are claims of ralph on issues. Their messages say who works on one.\n";
         let entry = json!({"path": "README", "mode": "100644", "type": "blob", "content": content});
         let path = format!("repos/{}/git/trees", self.repository);
@@ -278,6 +322,8 @@ impl Claims {
 
 #[derive(Deserialize)]
 struct GitRef {
+    #[serde(rename = "ref")]
+    name: String,
     object: GitObject,
 }
 

@@ -2,11 +2,12 @@
 //!
 //! A call that creates something is repeated only if it surely had no effect. After a lost answer the caller looks first.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use reqwest::header::{ACCEPT, HeaderMap, LINK, RETRY_AFTER};
+use reqwest::header::{ACCEPT, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,9 +15,12 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::{Instant, sleep};
 
+use super::answer::{CallFailure, MAX_MESSAGE, error_message, has_next_page, rate_limit, read};
 use super::credential::{GitHubApp, GitHubCredential};
 use super::error::GitHubError;
+use super::kept::KeptAnswer;
 use super::pace::{GitHubPace, Throttle};
+use super::wire::Account;
 use crate::clock::Clock;
 use crate::secret::{Redactor, Secret};
 
@@ -31,16 +35,11 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a call is made that fails for a reason that may pass.
 const ATTEMPTS: u32 = 4;
 /// How many pages of a list are read at most.
-const MAX_PAGES: usize = 50;
+pub(super) const MAX_PAGES: usize = 50;
 /// An installation token is replaced this long before it expires.
 const TOKEN_MARGIN: SignedDuration = SignedDuration::from_secs(60);
-/// The longest pause that a header can ask for, in seconds.
-const MAX_PAUSE: u64 = 24 * 3600;
 /// How many bytes at the end of a text are read.
 const MAX_TEXT: usize = 1 << 20;
-/// How many characters of GitHub's message an error contains.
-const MAX_MESSAGE: usize = 500;
-
 /// A client for one server and one credential. Clones of its `Arc` share the pace and the token.
 pub struct GitHubClient {
     http: Client,
@@ -53,6 +52,15 @@ pub struct GitHubClient {
     installation: Mutex<Option<InstallationToken>>,
     /// Whether the server lists [`API_VERSION`].
     is_pinned: OnceCell<bool>,
+    /// The name of the account.
+    login: OnceCell<String>,
+    /// Answers that are asked for again and again, by path.
+    pub(super) kept: Mutex<HashMap<String, KeptAnswer>>,
+}
+
+#[derive(Deserialize)]
+struct AppName {
+    slug: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -92,6 +100,8 @@ impl GitHubClient {
             throttle: Throttle::default(),
             installation: Mutex::default(),
             is_pinned: OnceCell::new(),
+            login: OnceCell::new(),
+            kept: Mutex::default(),
         })
     }
 
@@ -131,6 +141,21 @@ impl GitHubClient {
         read(&call.name, response).await
     }
 
+    /// The name of the account that makes the calls.
+    pub(super) async fn login(&self) -> Result<&str, GitHubError> {
+        let ask = async || match &self.credential {
+            GitHubCredential::Token(_) => self.get::<Account>("user").await.map(|account| account.login),
+            GitHubCredential::App(app) => {
+                let jwt = app.jwt(self.clock.now())?;
+                self.redactor.learn([jwt.clone()]);
+                let call = GitHubCall::new(self, Method::GET, "app");
+                let app: AppName = read(&call.name, call.send_as(Some(&jwt)).await?).await?;
+                Ok(format!("{}[bot]", app.slug))
+            }
+        };
+        self.login.get_or_try_init(ask).await.map(String::as_str)
+    }
+
     /// Gets an object.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, GitHubError> {
         GitHubCall::new(self, Method::GET, path).json().await
@@ -158,10 +183,7 @@ impl GitHubClient {
                 return Ok(items);
             }
         }
-        Err(GitHubError::Response {
-            call: format!("GET /{path}"),
-            source: format!("the list has more than {MAX_PAGES} pages").into(),
-        })
+        Err(too_many_pages(path))
     }
 
     /// Gets the end of a text. GitHub redirects to another host for it, which does not get the token.
@@ -261,19 +283,21 @@ impl GitHubClient {
 }
 
 /// One call.
-struct GitHubCall<'c> {
+pub(super) struct GitHubCall<'c> {
     client: &'c GitHubClient,
     method: Method,
     url: String,
     /// Method and path, for errors.
-    name: String,
+    pub(super) name: String,
     body: Option<Value>,
     /// Whether it may be repeated if it is unknown whether GitHub did it.
     repeatable: bool,
+    /// The tag of an answer that need not be sent again.
+    pub(super) known_tag: Option<HeaderValue>,
 }
 
 impl<'c> GitHubCall<'c> {
-    fn new(client: &'c GitHubClient, method: Method, path: &str) -> Self {
+    pub(super) fn new(client: &'c GitHubClient, method: Method, path: &str) -> Self {
         let shown = path.split('?').next().unwrap_or(path);
         Self {
             client,
@@ -282,6 +306,7 @@ impl<'c> GitHubCall<'c> {
             body: None,
             // PATCH is not idempotent by its definition, but ralph only sets fields with it.
             repeatable: method.is_idempotent() || method == Method::PATCH,
+            known_tag: None,
             method,
         }
     }
@@ -301,7 +326,7 @@ impl<'c> GitHubCall<'c> {
         read(&self.name, response).await
     }
 
-    async fn send(&self) -> Result<Response, GitHubError> {
+    pub(super) async fn send(&self) -> Result<Response, GitHubError> {
         self.send_as(None).await
     }
 
@@ -377,7 +402,8 @@ impl<'c> GitHubCall<'c> {
                 source: source.without_url(),
             })
         })?;
-        if response.status().is_success() {
+        let is_unchanged = self.known_tag.is_some() && response.status() == StatusCode::NOT_MODIFIED;
+        if response.status().is_success() || is_unchanged {
             return Ok(response);
         }
         Err(self.refusal(response).await)
@@ -392,6 +418,10 @@ impl<'c> GitHubCall<'c> {
             request.header("X-GitHub-Api-Version", API_VERSION)
         } else {
             request
+        };
+        let request = match &self.known_tag {
+            Some(tag) => request.header(IF_NONE_MATCH, tag),
+            None => request,
         };
         match &self.body {
             Some(body) => request.json(body),
@@ -417,118 +447,9 @@ impl<'c> GitHubCall<'c> {
     }
 }
 
-enum CallFailure {
-    /// A rate limit, with the pause that GitHub asks for. The call had no effect.
-    Limited(Option<Duration>),
-    Failed(GitHubError),
-}
-
-fn rate_limit(status: StatusCode, headers: &HeaderMap, text: &str, now: Timestamp) -> Option<CallFailure> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
-    let pause = |seconds: u64| Duration::from_secs(seconds.clamp(1, MAX_PAUSE));
-    if let Some(seconds) = number(RETRY_AFTER.as_str()) {
-        return Some(CallFailure::Limited(Some(pause(seconds))));
-    }
-    if number("x-ratelimit-remaining") == Some(0) {
-        let reset = number("x-ratelimit-reset").and_then(|second| i64::try_from(second).ok());
-        let left = reset.map(|second| second.saturating_sub(now.as_second()).max(1).unsigned_abs());
-        return Some(CallFailure::Limited(left.map(pause)));
-    }
-    let is_limit = status == StatusCode::TOO_MANY_REQUESTS || text.to_lowercase().contains("rate limit");
-    is_limit.then_some(CallFailure::Limited(None))
-}
-
-async fn read<T: DeserializeOwned>(call: &str, response: Response) -> Result<T, GitHubError> {
-    let body = response
-        .bytes()
-        .await
-        .map_err(|source| GitHubError::Unreachable {
-            call: call.to_owned(),
-            source: source.without_url(),
-        })?;
-    serde_json::from_slice(&body).map_err(|error| GitHubError::Response {
-        call: call.to_owned(),
-        source: error.into(),
-    })
-}
-
-/// Whether the `Link` header names a next page. Its address is not used: one of another server would get the token.
-fn has_next_page(headers: &HeaderMap) -> bool {
-    let links = headers.get(LINK).and_then(|links| links.to_str().ok());
-    links.is_some_and(|links| links.contains("rel=\"next\""))
-}
-
-/// GitHub's message, and those of its parts: which field is wrong and why.
-fn error_message(text: &str) -> String {
-    let body: Value = serde_json::from_str(text).unwrap_or_default();
-    let Some(message) = body["message"].as_str() else {
-        return text.trim().chars().take(MAX_MESSAGE).collect();
-    };
-    let parts = body["errors"].as_array().into_iter().flatten();
-    let parts = parts.filter_map(|part| {
-        let (field, code) = (part["field"].as_str(), part["code"].as_str());
-        match (part["message"].as_str().or(part.as_str()), field, code) {
-            (Some(message), _, _) => Some(message.to_owned()),
-            (None, Some(field), Some(code)) => Some(format!("{field} {code}")),
-            (None, _, _) => None,
-        }
-    });
-    let all: Vec<String> = std::iter::once(message.to_owned()).chain(parts).collect();
-    all.join("; ").chars().take(MAX_MESSAGE).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let pairs = pairs.iter().map(|(name, value)| {
-            let name = reqwest::header::HeaderName::from_static(name);
-            (name, value.parse().unwrap())
-        });
-        pairs.collect()
-    }
-
-    #[rstest]
-    #[case::retry_after(403, &[("retry-after", "7")], "", "7 s")]
-    #[case::at_once(403, &[("retry-after", "0")], "", "1 s")]
-    #[case::never(403, &[("retry-after", "18446744073709551615")], "", "86400 s")]
-    #[case::primary(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1030")], "", "30 s")]
-    #[case::primary_over(429, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "9")], "", "1 s")]
-    #[case::secondary(403, &[("x-ratelimit-remaining", "4000")], "You have exceeded a secondary rate limit", "some time")]
-    #[case::bare(429, &[], "", "some time")]
-    #[case::permission(403, &[("x-ratelimit-remaining", "4000")], "Resource not accessible", "no limit")]
-    fn limits_differ_from_missing_permissions(
-        #[case] status: u16,
-        #[case] pairs: &[(&'static str, &str)],
-        #[case] text: &str,
-        #[case] expected: &str,
-    ) {
-        let status = StatusCode::from_u16(status).unwrap();
-        let found = rate_limit(
-            status,
-            &headers(pairs),
-            text,
-            Timestamp::from_second(1000).unwrap(),
-        );
-        let found = match found {
-            Some(CallFailure::Limited(Some(pause))) => format!("{} s", pause.as_secs()),
-            Some(CallFailure::Limited(None)) => "some time".to_owned(),
-            Some(CallFailure::Failed(error)) => error.to_string(),
-            None => "no limit".to_owned(),
-        };
-        assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn messages_name_the_field() {
-        let text = r#"{"message":"Validation Failed","errors":[{"resource":"PullRequest","field":"head","code":"invalid"},{"message":"A pull request already exists"}]}"#;
-        assert_eq!(
-            error_message(text),
-            "Validation Failed; head invalid; A pull request already exists"
-        );
-        assert_eq!(error_message("<html>"), "<html>");
+pub(super) fn too_many_pages(path: &str) -> GitHubError {
+    GitHubError::Response {
+        call: format!("GET /{path}"),
+        source: format!("the list has more than {MAX_PAGES} pages").into(),
     }
 }

@@ -10,6 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 
 use super::error::GitHubError;
+use crate::digest::Digest;
 use crate::secret::Secret;
 
 /// How far in the past a JWT begins, for a clock of this host that is ahead of GitHub's.
@@ -24,6 +25,16 @@ pub enum GitHubCredential {
     Token(Secret),
     /// An App, which creates tokens for one of its installations.
     App(Box<GitHubApp>),
+}
+
+impl GitHubCredential {
+    /// A name for the credential that does not reveal it.
+    pub(crate) fn fingerprint(&self) -> Digest {
+        match self {
+            Self::Token(token) => Digest::sha256(format!("token {}", token.expose()).as_bytes()),
+            Self::App(app) => Digest::sha256(format!("app {} {}", app.id, app.installation).as_bytes()),
+        }
+    }
 }
 
 /// A GitHub App and one of its installations.

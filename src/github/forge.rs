@@ -78,7 +78,8 @@ impl GitHubForge {
             url: format!("{}/{name}.git", self.url),
             token: self.client.token().await?,
         };
-        self.redactor.learn([remote.authorization()]);
+        self.redactor
+            .learn([remote.token.clone(), remote.authorization()]);
         Ok(remote)
     }
 

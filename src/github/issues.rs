@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::client::GitHubClient;
 use super::error::GitHubError;
-use super::marker::whole_lines;
+use super::marker::{MarkedText, origin, whole_lines};
 use super::pulls::query_value;
-use super::wire::{LabelName, PullState};
-use crate::id::RepositoryName;
+use super::wire::{Account, LabelName, Pull, PullState};
+use crate::id::{RepositoryName, RunId};
 
 /// The label of an issue that is a specification.
 const SPEC: &str = "spec";
@@ -29,7 +30,7 @@ pub struct Issues {
 }
 
 /// An issue.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Issue {
     /// Its number.
     pub number: u64,
@@ -41,9 +42,19 @@ pub struct Issue {
     #[serde(default)]
     labels: Vec<LabelName>,
     user: Option<Account>,
+    /// When anything about it changed last.
+    pub updated_at: Timestamp,
     /// Set for pull requests, which GitHub lists as issues too.
     #[serde(default)]
     pull_request: Option<Value>,
+    /// What GitHub itself knows about the issues that it waits for. Old servers do not say.
+    #[serde(default, rename = "issue_dependencies_summary")]
+    dependencies: Option<DependenciesSummary>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct DependenciesSummary {
+    total_blocked_by: u64,
 }
 
 impl Issue {
@@ -53,10 +64,37 @@ impl Issue {
         self.body.as_deref().unwrap_or_default()
     }
 
-    fn has_label(&self, label: &str) -> bool {
+    /// Whether it is open.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.state == PullState::Open
+    }
+
+    /// Whether it has the label `spec`.
+    #[must_use]
+    pub fn is_specification(&self) -> bool {
+        self.pull_request.is_none() && self.has_label(SPEC)
+    }
+
+    /// Whether it has the label of this status.
+    #[must_use]
+    pub fn has_status(&self, status: IssueStatus) -> bool {
+        self.has_label(status.label())
+    }
+
+    /// Whether it has this label. GitHub ignores the case.
+    #[must_use]
+    pub fn has_label(&self, label: &str) -> bool {
         self.labels
             .iter()
             .any(|known| known.name.eq_ignore_ascii_case(label))
+    }
+
+    /// Whether this account opened it. GitHub ignores the case.
+    #[must_use]
+    pub fn is_by(&self, login: &str) -> bool {
+        let author = self.user.as_ref();
+        author.is_some_and(|author| author.login.eq_ignore_ascii_case(login))
     }
 }
 
@@ -71,16 +109,18 @@ pub enum IssueStatus {
     Done,
     /// It needs a person.
     NeedsAttention,
+    /// It waits for other issues, or a person holds it back.
+    Blocked,
 }
 
 impl IssueStatus {
-    /// The labels of which an issue has one. `status:blocked` is set by people.
-    const LABELS: [&'static str; 5] = [
-        "status:ready",
-        "status:in-progress",
-        "status:done",
-        "status:needs-attention",
-        "status:blocked",
+    /// All of them. An issue has one.
+    const ALL: [Self; 5] = [
+        Self::Ready,
+        Self::InProgress,
+        Self::Done,
+        Self::NeedsAttention,
+        Self::Blocked,
     ];
 
     /// The label that shows it.
@@ -91,6 +131,7 @@ impl IssueStatus {
             Self::InProgress => "status:in-progress",
             Self::Done => "status:done",
             Self::NeedsAttention => "status:needs-attention",
+            Self::Blocked => "status:blocked",
         }
     }
 }
@@ -111,21 +152,31 @@ impl Issues {
         self.client.get(&self.path(&format!("issues/{number}"))).await
     }
 
-    /// Why an issue must not be worked on, or `None` if it may.
+    /// The open issues with the label `spec`, oldest first. GitHub does not count the calls if nothing has changed.
+    pub async fn specifications(&self) -> Result<Vec<Issue>, GitHubError> {
+        let path = self.path("issues?labels=spec&state=open&sort=created&direction=asc");
+        let issues: Vec<Issue> = self.client.list_again(&path).await?;
+        Ok(issues.into_iter().filter(Issue::is_specification).collect())
+    }
+
+    /// Why an issue must not be worked on, or `None` if it may. `status` is the one that it has to have: `Ready`, `Blocked`
+    /// for one that ralph held back because it waited for others, or `InProgress` for one whose claim has ended.
     ///
     /// Its text becomes the prompt of an agent, so it must come from people with write permission. GitHub does not say who
     /// edited a text, but only the author and people with write permission can. So the author must have that permission,
     /// and so must those who set the labels.
-    pub async fn refusal(&self, issue: &Issue) -> Result<Option<String>, GitHubError> {
+    pub async fn refusal(&self, issue: &Issue, status: IssueStatus) -> Result<Option<String>, GitHubError> {
         let number = issue.number;
         if issue.pull_request.is_some() {
             return Ok(Some(format!("#{number} is a pull request")));
         }
-        if issue.state == PullState::Closed {
+        if !issue.is_open() {
             return Ok(Some(format!("issue #{number} is closed")));
         }
-        let labels = [SPEC, IssueStatus::Ready.label()];
-        if let Some(missing) = labels.iter().find(|label| !issue.has_label(label)) {
+        if let Some(missing) = [SPEC, status.label()]
+            .iter()
+            .find(|label| !issue.has_label(label))
+        {
             return Ok(Some(format!(
                 "issue #{number} does not have the label `{missing}`"
             )));
@@ -136,11 +187,33 @@ impl Issues {
                 "the author of issue #{number}, {author}, does not have write permission"
             )));
         }
+        self.refusal_of_labels(number, status).await
+    }
+
+    /// Why the labels of an issue do not count. Those that ralph itself sets follow from what a person set before.
+    async fn refusal_of_labels(
+        &self,
+        number: u64,
+        status: IssueStatus,
+    ) -> Result<Option<String>, GitHubError> {
         let path = self.path(&format!("issues/{number}/events"));
         let events: Vec<IssueEvent> = self.client.list(&path).await?;
-        for label in labels {
-            // GitHub lists the oldest first.
-            let set = events.iter().rev().find(|event| event.sets(label));
+        let own = self.client.login().await?;
+        // GitHub lists the oldest first.
+        let is_own = |event: &IssueEvent| event.actor.as_ref().is_some_and(|actor| actor.login == own);
+        let blocked = events
+            .iter()
+            .rev()
+            .find(|event| event.sets(IssueStatus::Blocked.label()));
+        if status == IssueStatus::Blocked && !blocked.is_some_and(is_own) {
+            let actor = name(blocked.and_then(|event| event.actor.as_ref()));
+            return Ok(Some(format!("issue #{number} is blocked by {actor}")));
+        }
+        for label in [SPEC, IssueStatus::Ready.label()] {
+            let set = events
+                .iter()
+                .rev()
+                .find(|event| event.sets(label) && !is_own(event));
             let actor = set.and_then(|event| event.actor.as_ref());
             if !self.may_write(actor).await? {
                 let actor = name(actor);
@@ -166,23 +239,31 @@ impl Issues {
 
     /// The issues that an issue waits for: those of `numbers` whose labels do not include `status:done`, and open ones
     /// without it that GitHub itself knows as its blockers.
-    pub async fn unfinished(&self, issue: u64, numbers: &[u64]) -> Result<Vec<u64>, GitHubError> {
-        let path = self.path(&format!("issues/{issue}/dependencies/blocked_by"));
-        let blockers: Vec<Issue> = match self.client.list(&path).await {
-            // Old servers do not know dependencies.
-            Err(error) if error.status() == Some(404) => Vec::new(),
-            blockers => blockers?,
-        };
-        let is_unfinished = |blocker: &&Issue| {
-            blocker.state == PullState::Open && !blocker.has_label(IssueStatus::Done.label())
-        };
+    ///
+    /// `listed` are issues that were just read.
+    pub async fn unfinished(
+        &self,
+        issue: &Issue,
+        numbers: &[u64],
+        listed: &[Issue],
+    ) -> Result<Vec<u64>, GitHubError> {
+        let is_unfinished = |blocker: &&Issue| blocker.is_open() && !blocker.has_status(IssueStatus::Done);
+        let blockers = self.blockers(issue).await?;
         let mut unfinished: Vec<u64> = blockers
             .iter()
             .filter(is_unfinished)
             .map(|blocker| blocker.number)
             .collect();
         for number in numbers {
-            if !self.get(*number).await?.has_label(IssueStatus::Done.label()) {
+            let known = listed.iter().find(|listed| listed.number == *number);
+            let is_done = if let Some(known) = known {
+                known.has_status(IssueStatus::Done)
+            } else {
+                let path = self.path(&format!("issues/{number}"));
+                let other: Issue = self.client.get_again(&path).await?;
+                other.has_status(IssueStatus::Done)
+            };
+            if !is_done {
                 unfinished.push(*number);
             }
         }
@@ -191,20 +272,47 @@ impl Issues {
         Ok(unfinished)
     }
 
-    /// Sets the status label and removes other ones. All other labels stay.
-    pub async fn set_status(&self, number: u64, status: IssueStatus) -> Result<(), GitHubError> {
+    /// The issues that GitHub itself knows as blockers.
+    async fn blockers(&self, issue: &Issue) -> Result<Vec<Issue>, GitHubError> {
+        let summary = issue.dependencies.as_ref();
+        if summary.is_some_and(|summary| summary.total_blocked_by == 0) {
+            return Ok(Vec::new());
+        }
+        let path = self.path(&format!("issues/{}/dependencies/blocked_by", issue.number));
+        match self.client.list_again(&path).await {
+            // Old servers do not know dependencies.
+            Err(error) if error.status() == Some(404) => Ok(Vec::new()),
+            blockers => blockers,
+        }
+    }
+
+    /// The pull request of a run that was done: one that is ready for review, or merged.
+    pub async fn finished_pull_request(&self, run: &RunId) -> Result<Option<String>, GitHubError> {
+        let path = self.path("pulls?state=all&sort=created&direction=desc&per_page=100");
+        let pulls: Vec<Pull> = self.client.get(&path).await?;
+        let is_finished = |pull: &&Pull| {
+            let body = pull.body.as_deref().unwrap_or_default();
+            let is_over = pull.state == PullState::Closed && pull.merged_at.is_none();
+            !pull.draft && !is_over && origin(&pull.title, body, run) != MarkedText::Foreign
+        };
+        Ok(pulls.iter().find(is_finished).map(|pull| pull.html_url.clone()))
+    }
+
+    /// Sets the status label, or none, and removes other ones. All other labels stay.
+    pub async fn set_status(&self, number: u64, status: Option<IssueStatus>) -> Result<(), GitHubError> {
         let issue = self.get(number).await?;
-        let wanted = status.label();
         let path = self.path(&format!("issues/{number}/labels"));
-        if !issue.has_label(wanted) {
+        if let Some(wanted) = status.filter(|status| !issue.has_status(*status)) {
             self.client
-                .add::<Value>(&path, json!({"labels": [wanted]}))
+                .add::<Value>(&path, json!({"labels": [wanted.label()]}))
                 .await?;
         }
-        let others = IssueStatus::LABELS.into_iter().filter(|label| *label != wanted);
-        for label in others.filter(|label| issue.has_label(label)) {
+        let others = IssueStatus::ALL
+            .into_iter()
+            .filter(|other| Some(*other) != status);
+        for other in others.filter(|other| issue.has_status(*other)) {
             self.client
-                .remove(&format!("{path}/{}", query_value(label)))
+                .remove(&format!("{path}/{}", query_value(other.label())))
                 .await?;
         }
         Ok(())
@@ -231,6 +339,9 @@ impl Issues {
         let mut looks = 0;
         loop {
             if let Some(comment) = self.comment(&path).await? {
+                if comment.body.as_ref() == Some(&body) {
+                    return Ok(());
+                }
                 let path = self.path(&format!("issues/comments/{}", comment.id));
                 return self
                     .client
@@ -257,7 +368,7 @@ impl Issues {
 
     /// Ralph's comment. A comment of an outsider with the same marker does not count.
     async fn comment(&self, path: &str) -> Result<Option<IssueComment>, GitHubError> {
-        let comments: Vec<IssueComment> = self.client.list(path).await?;
+        let comments: Vec<IssueComment> = self.client.list_again(path).await?;
         let is_ours = |comment: &IssueComment| {
             let text = comment.body.as_deref().unwrap_or_default();
             let is_bot = comment
@@ -279,11 +390,6 @@ fn name(account: Option<&Account>) -> String {
         || "a deleted account".to_owned(),
         |account| format!("@{}", account.login),
     )
-}
-
-#[derive(Debug, Deserialize)]
-struct Account {
-    login: String,
 }
 
 #[derive(Deserialize)]

@@ -4,6 +4,7 @@
 //! first. Tokens are given to git in its environment, bound to one host.
 
 mod address;
+mod answer;
 mod ci;
 mod claims;
 mod client;
@@ -11,6 +12,7 @@ mod credential;
 mod error;
 mod forge;
 mod issues;
+mod kept;
 mod marker;
 mod notes;
 mod pace;

@@ -2,6 +2,12 @@
 
 use serde::Deserialize;
 
+/// An account.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Account {
+    pub(super) login: String,
+}
+
 /// A repository.
 #[derive(Debug, Deserialize)]
 pub(super) struct RepositoryInfo {

@@ -31,6 +31,8 @@ pub struct NewRun {
     pub overrides: Vec<(String, String)>,
     /// The script of a scripted model.
     pub script: Option<String>,
+    /// The issue that the task was made from.
+    pub issue: Option<u64>,
 }
 
 /// Creates a run of a task in a repository, and reserves its branch there.
@@ -72,6 +74,7 @@ pub async fn create(
             .map(|(key, value)| (key, redactor.redact(&value)))
             .collect(),
         script: new.script.map(|script| redactor.redact(&script)),
+        issue: new.issue,
     };
     Ok(runs.create(facts)?)
 }

@@ -76,6 +76,7 @@ impl TestRun {
             project: None,
             overrides: Vec::new(),
             script: None,
+            issue: None,
         };
         let dir = create(&runs, &repo, &redactor, new).await.unwrap();
         let events = Arc::new(Mutex::new(Vec::new()));

@@ -1,8 +1,13 @@
 //! Mirrors of remote repositories, and diffs for people.
 
+use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
+use tokio::time::sleep;
 
 use super::error::ScmError;
 use super::git::{one_id, output, run_on_host};
@@ -11,8 +16,23 @@ use super::repository::Repository;
 use crate::exec::{Command, Host};
 use crate::id::ObjectId;
 
+/// How often a lock is tried that another process has.
+const LOCK_RETRY: Duration = Duration::from_millis(100);
+
 /// The longest diff that is shown, in bytes.
 const DIFF_SHOWN: usize = 64 * 1024 * 1024;
+
+/// Locks a file until the result is dropped.
+async fn lock(path: &Path) -> Result<File, ScmError> {
+    let file = File::create(path).map_err(ScmError::file("create", path))?;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK) => sleep(LOCK_RETRY).await,
+            Err(error) => return Err(ScmError::file("lock", path)(error.into())),
+        }
+    }
+}
 
 impl Repository {
     /// Creates or updates a bare mirror of a remote repository below `dir`. It replaces the user's repository.
@@ -30,6 +50,8 @@ impl Repository {
             .fold(0_u64, |number, byte| (number << 8) | u64::from(*byte));
         let path = dir.join(format!("{name:016x}.git"));
         std::fs::create_dir_all(dir).map_err(ScmError::file("create", dir))?;
+        // Two processes cannot update the same refs at the same time.
+        let _one_at_a_time = lock(&dir.join(format!("{name:016x}.lock"))).await?;
         let git = Command::new("git").env("GIT_TERMINAL_PROMPT", "0");
         let command = if path.join("HEAD").exists() {
             git.args("fetch --quiet origin +refs/heads/*:refs/heads/* +refs/tags/*:refs/tags/*".split(' '))

@@ -47,6 +47,9 @@ pub struct RunFacts {
     pub overrides: Vec<(String, String)>,
     /// The script of the scripted model, if that is the model.
     pub script: Option<String>,
+    /// The issue that it works on, if it is not a task in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issue: Option<u64>,
 }
 
 impl RunFacts {
@@ -307,6 +310,7 @@ mod tests {
             project: None,
             overrides: vec![],
             script: None,
+            issue: None,
         }
     }
 

@@ -2,14 +2,13 @@
 //!
 //! Commands and limits are not part of a specification: they come from the configuration.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::document::{self, TaskParts};
 use super::error::{LintRule, TaskError};
 use super::fields::FrontmatterFields;
 use super::markdown::{self, MarkdownLine};
-use super::name::{BranchName, CheckboxId};
+use super::name::BranchName;
 use super::yaml;
 
 /// A specification in an issue.
@@ -52,6 +51,10 @@ pub enum SpecStepState {
 /// The commands and limits for the task of a specification.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpecChecks {
+    /// The address of the repository.
+    pub repo_url: Option<String>,
+    /// The command that gets what the others need.
+    pub setup_command: Option<String>,
     /// The command that must succeed in the end.
     pub test_command: Option<String>,
     /// The commands that verify each step.
@@ -113,8 +116,14 @@ impl SpecIssue {
             // JSON is YAML. Writing to a string cannot fail.
             let _ = writeln!(text, "{key}: {value}");
         };
+        if let Some(url) = &checks.repo_url {
+            set("repo_url", url.as_str().into());
+        }
         if let Some(base) = &self.base {
             set("base_branch", base.as_str().into());
+        }
+        if let Some(command) = &checks.setup_command {
+            set("setup_command", command.as_str().into());
         }
         if let Some(command) = &checks.test_command {
             set("test_command", command.as_str().into());
@@ -144,14 +153,6 @@ impl SpecIssue {
             let _ = writeln!(text, "> {}", line.replace("<!--", "&lt;!--"));
         }
         text
-    }
-
-    /// The titles of the steps with these checkboxes in [`SpecIssue::task`].
-    #[must_use]
-    pub fn titles(&self, ticked: &BTreeSet<CheckboxId>) -> Vec<&str> {
-        let numbered = self.steps.iter().zip(1..);
-        let ticked = numbered.filter(|(_, place)| ticked.iter().any(|id| id.as_str() == format!("S{place}")));
-        ticked.map(|(step, _)| step.title.as_str()).collect()
     }
 }
 
@@ -245,6 +246,8 @@ mod tests {
 
     fn checks() -> SpecChecks {
         SpecChecks {
+            repo_url: Some("https://github.com/acme/widget.git".to_owned()),
+            setup_command: Some("make deps".to_owned()),
             test_command: Some("make \"test\": all".to_owned()),
             verify_commands: vec!["make check # 1".to_owned()],
             max_iterations: 5,
@@ -293,8 +296,6 @@ mod tests {
         assert_eq!(task.frontmatter.base_branch.unwrap().as_str(), "1.10");
         assert_eq!(task.frontmatter.test_command, "make \"test\": all");
         assert_eq!(task.frontmatter.verify_commands, ["make check # 1"]);
-        let ticked = BTreeSet::from([CheckboxId::parse("S2").unwrap()]);
-        assert_eq!(spec.titles(&ticked), ["Say why it ended"]);
     }
 
     #[rstest]

@@ -117,6 +117,7 @@ impl Library {
             project: None,
             overrides: Vec::new(),
             script: None,
+            issue: None,
         };
         let dir = ralph::create(&runs, &repo, &redactor, new).await.unwrap();
         let claude = Claude {

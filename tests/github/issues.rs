@@ -10,25 +10,52 @@ use crate::support::ralph::{Ended, Live, commit, doing, ending, eventually, fini
 
 const SPEC: &str = "---\nbranch: feature/hello\nbase: main\n---\nBoth files greet.\n\n## Write a.txt\n\n## Write b.txt\n\n\
     ## Write c.txt [blocked: not yet]\n";
-const PERMISSIONS: [&str; 3] = ["contents:write", "pull_requests:write", "issues:write"];
-const COMMANDS: &str =
+pub const PERMISSIONS: [&str; 3] = ["contents:write", "pull_requests:write", "issues:write"];
+pub const COMMANDS: &str =
     "[task]\ntest_command = \"sh test.sh\"\nverify_commands = [\"grep -q hello a.txt b.txt\"]\n";
+/// No pauses between writes, which the fake allows too.
+const PACE: &str = "writes_per_minute = 60000\nwrites_per_hour = 1000000\n";
 
-/// A site with an issue that Ada, who may write, has opened and labelled.
-fn site(github: FakeGitHub, body: &str) -> (Site, u64) {
+/// A site for issues, without one. The commands that verify are on the base branch, too.
+pub fn queue_site(github: FakeGitHub) -> Site {
     let site = Site::new(github);
     site.github.add_pat(TOKEN, "ralph-bot", &PERMISSIONS);
     site.github.set_limits(LimitSettings {
+        primary: u32::MAX,
         writes_a_minute: usize::MAX,
+        writes_an_hour: usize::MAX,
         ..LimitSettings::default()
     });
     site.github.add_collaborator(REPO, "ada", Role::Write);
     site.github.add_collaborator(REPO, "eve", Role::Read);
-    site.configure(COMMANDS);
-    let issue = site.github.open_issue_as("ada", REPO, "Say hello", body);
+    publish(&site, "", COMMANDS);
+    site
+}
+
+/// Writes the configuration, with these keys of `[forge]` and these sections, and pushes it to the base branch.
+pub fn publish(site: &Site, forge: &str, sections: &str) {
+    site.write_configuration(forge, &format!("{PACE}{sections}"));
+    site.place.git(&["add", "ralph.toml"]);
+    site.place
+        .git(&["commit", "--quiet", "--allow-empty", "--message", "Configure"]);
+    let dir = site.github.git(REPO, &["rev-parse", "--absolute-git-dir"]);
+    site.place
+        .git(&["push", "--quiet", "--force", dir.trim(), "HEAD:main"]);
+}
+
+/// An issue that Ada, who may write, has opened and labelled.
+pub fn ready_issue(site: &Site, title: &str, body: &str) -> u64 {
+    let issue = site.github.open_issue_as("ada", REPO, title, body);
     for label in ["Spec", "status:ready", "good first issue"] {
         site.github.label_as("ada", REPO, issue, label);
     }
+    issue
+}
+
+/// A site with an issue.
+fn site(github: FakeGitHub, body: &str) -> (Site, u64) {
+    let site = queue_site(github);
+    let issue = ready_issue(&site, "Say hello", body);
     (site, issue)
 }
 
@@ -87,22 +114,37 @@ fn an_issue_ends_in_a_pull_request() {
 #[test]
 fn what_a_run_cannot_do_needs_attention_and_keeps_the_ticked_steps() {
     let (site, issue) = site(FakeGitHub::start(), SPEC);
+    let first = doing([
+        write("a.txt", "hello\n"),
+        write("b.txt", "hello\n"),
+        commit("Say hello"),
+    ]);
     let pause = doing([json!({"type": "pause", "reason": "@ada which greeting?"})]);
-    run_issue(&site, issue, &script([pause])).expect(3, &["paused: "]);
+    let rest = ending([run("grep -q Welsh .ralph/task.md ralph_task.md")]);
+    run_issue(&site, issue, &script([first, pause, rest])).expect(3, &["paused: "]);
     expect_mirrored(&site, issue, "status:needs-attention", "@ada which greeting?");
+    // Nothing is marked: the work is in no pull request yet.
     assert_eq!(site.github.body(REPO, issue), SPEC);
-    // A person makes it ready again: there is still one comment.
+    // A person answers and makes it ready again: the same run goes on with the new text, and there is still one comment.
+    let answered = SPEC.replace("Both files greet.", "Both files greet, in Welsh.");
+    site.github.edit_issue_as("ada", REPO, issue, &answered);
     site.github
         .unlabel_as("ada", REPO, issue, "status:needs-attention");
     site.github.label_as("ada", REPO, issue, "status:ready");
-    run_issue(&site, issue, &all_of_it()).expect(0, &["done: "]);
+    run_issue(&site, issue, &script([])).expect(0, &["done: "]);
     expect_mirrored(&site, issue, "status:done", "All steps are done");
+    let task = std::fs::read_to_string(site.place.run_dir().join("ralph_task.md")).unwrap();
+    assert!(task.contains("in Welsh"), "{task}");
+    site.expect_one_pull();
+    assert_eq!(site.github.pulls(REPO)[0].head, "feature/hello");
 }
 
 #[test]
 fn an_issue_that_nothing_verifies_needs_attention() {
     let (site, issue) = site(FakeGitHub::start(), SPEC);
-    site.configure("[task]\ntest_command = \"true\"\n");
+    publish(&site, "", "[task]\ntest_command = \"true\"\n");
+    // What counts is the base branch, not the checkout.
+    site.configure(COMMANDS);
     run_issue(&site, issue, &all_of_it()).expect(2, &["cannot become a task", "nothing verifies S1"]);
     expect_mirrored(&site, issue, "status:needs-attention", "nothing verifies S2");
     assert_eq!(site.place.runs().len(), 0);
@@ -219,6 +261,37 @@ fn ctrl_c_makes_the_issue_ready_again() {
     expect_mirrored(&site, issue, "status:ready", "ready again");
 }
 
+/// A run that waits for a person is resumed by its id: the issue is claimed for it, and shows the result.
+#[test]
+fn a_resumed_run_claims_its_issue_again() {
+    let (site, issue) = site(FakeGitHub::start(), SPEC);
+    let pause = doing([json!({"type": "pause", "reason": "which greeting?"})]);
+    let rest = ending([
+        write("a.txt", "hello\n"),
+        write("b.txt", "hello\n"),
+        commit("Say hello"),
+    ]);
+    run_issue(&site, issue, &script([pause, rest])).expect(3, &["paused: "]);
+    let name = format!("refs/ralph/claims/{issue}");
+    let theirs = claim_of_another(&site);
+    site.github.git(REPO, &["update-ref", &name, &theirs]);
+    site.ralph(&["resume"])
+        .expect(2, &["issue #1 is claimed by another until 2099"]);
+    site.github.git(REPO, &["update-ref", "-d", &name]);
+    site.ralph(&["resume"]).expect(0, &["done: "]);
+    expect_mirrored(&site, issue, "status:done", "All steps are done");
+    site.expect_one_pull();
+}
+
+/// A commit with a claim of another process.
+fn claim_of_another(site: &Site) -> String {
+    let message = r#"{"owner":"another","epoch":2,"until":"2099-01-01T00:00:00Z","run":null}"#;
+    let identity = ["-c", "user.name=x", "-c", "user.email=x@localhost"];
+    let commit = ["commit-tree", "main^{tree}", "-m", message];
+    let args = [&identity[..], &commit[..]].concat();
+    site.github.git(REPO, &args).trim().to_owned()
+}
+
 /// While a run works, another process takes its claim over: the run ends and pushes nothing.
 #[test]
 fn a_run_that_lost_its_claim_leaves_the_issue_alone() {
@@ -227,31 +300,18 @@ fn a_run_that_lost_its_claim_leaves_the_issue_alone() {
         write("a.txt", "hello\n"),
         write("b.txt", "hello\n"),
         commit("Say hello"),
-        run("sleep 8"),
+        run("sleep 4"),
     ])]);
     let mut command = site.scripted(&slow);
     let running = Live::start(command.args(["--issue", &issue.to_string()]));
     let name = format!("refs/ralph/claims/{issue}");
     wait_for_run(&site, issue);
-    let theirs = site.github.git(
-        REPO,
-        &[
-            "-c",
-            "user.name=x",
-            "-c",
-            "user.email=x@localhost",
-            "commit-tree",
-            "main^{tree}",
-            "-m",
-            r#"{"owner":"another","epoch":2,"until":"2099-01-01T00:00:00Z","run":null}"#,
-        ],
-    );
-    site.github.git(REPO, &["update-ref", &name, theirs.trim()]);
+    let theirs = claim_of_another(&site);
+    site.github.git(REPO, &["update-ref", &name, &theirs]);
     running
         .wait()
         .expect(1, &["the claim on issue #1 was lost to another"]);
-    assert_eq!(site.github.refs(REPO)[&name], theirs.trim());
-    assert_eq!(site.github.comments(REPO, issue).len(), 0);
+    assert_eq!(site.github.refs(REPO)[&name], theirs);
     assert_eq!(site.github.pulls(REPO).len(), 0);
     assert!(!site.github.refs(REPO).contains_key("refs/heads/feature/hello"));
 }

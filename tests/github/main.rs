@@ -15,6 +15,7 @@ mod desk;
 mod forge;
 mod issues;
 mod notes;
+mod poll;
 mod runs;
 mod stacks;
 mod statuses;

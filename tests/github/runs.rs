@@ -61,7 +61,7 @@ impl Site {
         self.place.write("ralph_task.md", &text);
     }
 
-    fn with_credential(&self, mut command: Command) -> Command {
+    pub fn with_credential(&self, mut command: Command) -> Command {
         command.envs(
             self.credential
                 .iter()
@@ -84,7 +84,11 @@ impl Site {
     }
 
     pub fn use_app(&mut self) -> AppKey {
-        let app = self.github.add_app("ralph-app", &PERMISSIONS, &[REPO]);
+        self.use_app_with(&PERMISSIONS)
+    }
+
+    pub fn use_app_with(&mut self, permissions: &[&str]) -> AppKey {
+        let app = self.github.add_app("ralph-app", permissions, &[REPO]);
         self.credential = vec![
             ("GITHUB_APP_ID", app.id.to_string()),
             ("GITHUB_APP_INSTALLATION_ID", app.installation.to_string()),

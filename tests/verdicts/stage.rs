@@ -238,6 +238,7 @@ impl<'a> Stage<'a> {
             project: None,
             overrides: Vec::new(),
             script: None,
+            issue: None,
         };
         runner::create(&self.runs(), repository, &self.redactor(), new)
             .await

@@ -41,6 +41,7 @@ impl Call<'_> {
             "created_at": issue.created_at,
             "updated_at": issue.updated_at,
             "closed_at": issue.closed_at,
+            "issue_dependencies_summary": dependencies(repo, issue),
         });
         if issue.pull.is_some() {
             let pull_url = self.repo_url(&format!("/pulls/{number}"));
@@ -93,6 +94,7 @@ impl Call<'_> {
         for only_of_issues in [
             "comments",
             "events_url",
+            "issue_dependencies_summary",
             "labels_url",
             "repository_url",
             "pull_request",
@@ -210,4 +212,16 @@ pub(super) fn association(role: Role) -> &'static str {
         Role::Write => "COLLABORATOR",
         Role::None | Role::Read => "NONE",
     }
+}
+
+/// How many issues an issue waits for, and how many wait for it; the open ones and all.
+fn dependencies(repo: &Repo, issue: &Issue) -> Value {
+    let is_open = |number: &&u64| repo.issues.get(number).is_some_and(|other| other.open);
+    let waiting = |other: &&Issue| other.blocked_by.contains(&issue.number);
+    json!({
+        "blocked_by": issue.blocked_by.iter().filter(is_open).count(),
+        "total_blocked_by": issue.blocked_by.len(),
+        "blocking": repo.issues.values().filter(waiting).filter(|other| other.open).count(),
+        "total_blocking": repo.issues.values().filter(waiting).count(),
+    })
 }

@@ -1,0 +1,293 @@
+//! The issues of the configured repository, as this process works on them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+
+use crate::config::{Config, ForgeType};
+use crate::github::{Claim, ClaimAttempt, Claims, Issue, IssueStatus, Issues};
+use crate::scm::Repository;
+use crate::secret::Redactor;
+use crate::state::RunDir;
+use crate::task::{SpecIssue, render_ticks};
+
+use super::configuration::{GivenSettings, load_of_run};
+use super::control::RunControl;
+use super::issue::{ClaimedIssue, attention};
+use super::issue_task::{IssueTask, make_task, unfinished_run};
+use super::{AssemblyContext, AssemblyError, forge};
+
+/// The issues of one repository on GitHub, and this process's claims on them.
+pub(crate) struct IssueQueue {
+    pub(super) context: AssemblyContext,
+    config: Config,
+    given: GivenSettings,
+    /// The address of the repository for git.
+    url: String,
+    pub(crate) issues: Issues,
+    pub(crate) claims: Claims,
+    pub(super) redactor: Redactor,
+}
+
+impl IssueQueue {
+    /// The queue of the configured repository. `given` are the settings of the command line.
+    pub(crate) async fn open(
+        context: &AssemblyContext,
+        config: &Config,
+        given: GivenSettings,
+    ) -> Result<Arc<Self>, AssemblyError> {
+        Self::open_at(context, config, given, context.surroundings.dir()).await
+    }
+
+    /// Like [`IssueQueue::open`] for the repository in this directory.
+    async fn open_at(
+        context: &AssemblyContext,
+        config: &Config,
+        given: GivenSettings,
+        dir: &Path,
+    ) -> Result<Arc<Self>, AssemblyError> {
+        if config.settings.forge.kind != ForgeType::Github {
+            let message = "issues need the forge `github`, and `forge.type` is `local`";
+            return Err(
+                AssemblyError::usage(message).with_hint("add `--push`, or set `[forge] type = \"github\"`")
+            );
+        }
+        let settings = &config.settings.forge;
+        let name = if let Some(name) = &settings.github.repository {
+            name.clone()
+        } else {
+            let host = context.surroundings.builder_host();
+            let repository = Repository::open(host, dir).await?;
+            forge::github_name(config, &repository).await?
+        };
+        let client = forge::create_client(context, config).await?;
+        let owner = context.surroundings.owner();
+        let lease = SignedDuration::try_from(settings.claim).unwrap_or(SignedDuration::MAX);
+        let owner = format!("{}:{}", owner.host, owner.pid);
+        Ok(Arc::new(Self {
+            context: context.clone(),
+            config: config.clone(),
+            given,
+            url: format!("{}/{name}.git", settings.github.url.trim_end_matches('/')),
+            issues: Issues::new(client.clone(), name.clone()),
+            claims: Claims::new(client, name, &owner, lease),
+            redactor: Redactor::new(config.secrets()),
+        }))
+    }
+
+    /// The address of the repository.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The issues that an issue waits for. An issue that is not a specification waits for nothing: its claim says why.
+    /// `listed` are issues that were just read.
+    pub(crate) async fn waits_for(&self, issue: &Issue, listed: &[Issue]) -> Result<Vec<u64>, AssemblyError> {
+        let depends = match SpecIssue::parse(&issue.title, issue.body()) {
+            Ok(spec) => spec.depends,
+            Err(_) => Vec::new(),
+        };
+        Ok(self.issues.unfinished(issue, &depends, listed).await?)
+    }
+
+    /// Claims an issue with this status and labels it as in progress. Refuses one that is not ready or not to be trusted;
+    /// one that cannot become a task gets the label `status:needs-attention` with the reason. A run of this issue that was
+    /// not finished goes on.
+    pub(crate) async fn claim(
+        self: &Arc<Self>,
+        number: u64,
+        status: IssueStatus,
+    ) -> Result<Arc<ClaimedIssue>, AssemblyError> {
+        self.check(number, status).await?;
+        let claim = self.win(number).await?;
+        let prepared = match self.finish_for(&claim).await {
+            Ok(()) => self.prepare(number, status).await,
+            Err(error) => Err(error),
+        };
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.claims.release(claim).await?;
+                return Err(error);
+            }
+        };
+        Ok(Arc::new(ClaimedIssue::new(self.clone(), claim, prepared)))
+    }
+
+    /// Shows the result of a process that was killed between its pull request and the label. What it did is not done again.
+    async fn finish_for(&self, claim: &Claim) -> Result<(), AssemblyError> {
+        let number = claim.issue;
+        let Some(run) = claim.taken_from.as_ref().and_then(|before| before.run.as_ref()) else {
+            return Ok(());
+        };
+        let Some(location) = self.issues.finished_pull_request(run).await? else {
+            return Ok(());
+        };
+        let text = format!("All steps are done and verified. {location} Run `{run}`.");
+        self.issues.set_comment(number, &text).await?;
+        self.issues.set_status(number, Some(IssueStatus::Done)).await?;
+        Err(AssemblyError::usage(format!(
+            "issue #{number} was done by run {run}, whose process ended before it could say so: {location}"
+        )))
+    }
+
+    /// Claims the issue of a run that is to go on, whatever its status is: a person asked for it. `None` if the run does not
+    /// work on an issue, or pushes nothing.
+    pub(crate) async fn claim_of_run(
+        context: &AssemblyContext,
+        given: GivenSettings,
+        run: &RunDir,
+    ) -> Result<Option<Arc<ClaimedIssue>>, AssemblyError> {
+        let Some(number) = run.facts().issue else {
+            return Ok(None);
+        };
+        let config = load_of_run(context, run, None, &given)?;
+        if config.settings.forge.kind == ForgeType::Local {
+            return Ok(None);
+        }
+        let queue = Self::open_at(context, &config, given, &run.facts().repository).await?;
+        let claim = queue.win(number).await?;
+        let labelled = queue
+            .issues
+            .set_status(number, Some(IssueStatus::InProgress))
+            .await;
+        let issue = match labelled {
+            Ok(()) => queue.issues.get(number).await,
+            Err(error) => Err(error),
+        };
+        let issue = match issue {
+            Ok(issue) => issue,
+            Err(error) => {
+                queue.claims.release(claim).await?;
+                return Err(error.into());
+            }
+        };
+        let prepared = PreparedIssue {
+            issue,
+            task: IssueWork::Resume(run.clone()),
+        };
+        Ok(Some(Arc::new(ClaimedIssue::new(queue.clone(), claim, prepared))))
+    }
+
+    async fn win(&self, number: u64) -> Result<Claim, AssemblyError> {
+        match self.claims.claim(number).await? {
+            ClaimAttempt::Won(claim) => Ok(claim),
+            ClaimAttempt::Held(record) => {
+                let run = record.run.map_or(String::new(), |run| format!(" in run {run}"));
+                Err(AssemblyError::usage(format!(
+                    "issue #{number} is claimed by {}{run} until {}",
+                    record.owner, record.until
+                ))
+                .with_hint("wait for it to end; a claim that is not renewed is taken over after that time"))
+            }
+        }
+    }
+
+    /// Refuses an issue that is not ready, or that people without write permission had their hands in.
+    async fn check(&self, number: u64, status: IssueStatus) -> Result<Issue, AssemblyError> {
+        let issue = self.issues.get(number).await?;
+        match self.issues.refusal(&issue, status).await? {
+            Some(reason) => Err(AssemblyError::usage(reason).with_hint(
+                "it needs the labels `spec` and `status:ready`; its author and the people who set them need write permission",
+            )),
+            None => Ok(issue),
+        }
+    }
+
+    /// The work on an issue that is claimed. What was true before the claim is checked again.
+    async fn prepare(&self, number: u64, status: IssueStatus) -> Result<PreparedIssue, AssemblyError> {
+        let issue = self.check(number, status).await?;
+        let waits_for = self.waits_for(&issue, &[]).await?;
+        if !waits_for.is_empty() {
+            let message = format!("issue #{number} waits for {}", numbers(&waits_for));
+            return Err(AssemblyError::usage(message)
+                .with_hint("they are done when they have the label `status:done`"));
+        }
+        let task = match self.make_task(&issue).await? {
+            Ok(task) => task,
+            Err(reason) => {
+                self.issues.set_comment(number, &attention(&reason, "")).await?;
+                let status = Some(IssueStatus::NeedsAttention);
+                self.issues.set_status(number, status).await?;
+                return Err(AssemblyError::usage(reason));
+            }
+        };
+        let task = match unfinished_run(&self.context, &task.repository, number)? {
+            Some(run) if self.follows(&run, &task).await => IssueWork::Resume(run),
+            _ => IssueWork::Start(task),
+        };
+        self.issues
+            .set_status(number, Some(IssueStatus::InProgress))
+            .await?;
+        Ok(PreparedIssue { issue, task })
+    }
+
+    /// The task of an issue, or why it cannot become one.
+    async fn make_task(&self, issue: &Issue) -> Result<Result<IssueTask, String>, AssemblyError> {
+        let made = make_task(&self.context, &self.config, &self.given, &self.url, issue).await?;
+        Ok(made.map_err(|unfit| unfit.reason))
+    }
+
+    /// Whether a run can go on with this task, which it gets.
+    async fn follows(&self, run: &RunDir, task: &IssueTask) -> bool {
+        let edited = self.edit_run(run, &task.branch, &task.text).await;
+        if let Err(error) = &edited {
+            let id = &run.facts().id;
+            self.context.reporter.warn(&format!(
+                "run {id} of the same issue cannot go on, so another one is started: {error}"
+            ));
+        }
+        edited.is_ok()
+    }
+
+    /// Gives a run the text that its issue has now. Returns why its work has to wait for a person.
+    pub(crate) async fn apply_edit(
+        &self,
+        run: &RunDir,
+        issue: &Issue,
+    ) -> Result<Option<String>, AssemblyError> {
+        Ok(match self.make_task(issue).await? {
+            Err(reason) => Some(reason),
+            Ok(task) => match self.edit_run(run, &task.branch, &task.text).await {
+                Ok(()) => None,
+                Err(error) => Some(format!("the issue was edited: {error}")),
+            },
+        })
+    }
+
+    async fn edit_run(&self, run: &RunDir, branch: &str, text: &str) -> Result<(), AssemblyError> {
+        let facts = run.facts();
+        if facts.branch != branch && !facts.branch.starts_with(&format!("{branch}-v")) {
+            let message = format!("its branch is `{branch}` now, and the run has `{}`", facts.branch);
+            return Err(AssemblyError::usage(message));
+        }
+        let untick = |text: &str| render_ticks(text, &BTreeSet::new());
+        if untick(&run.next_task()?) == untick(&self.redactor.redact(text)) {
+            return Ok(());
+        }
+        let control = RunControl::with(self.context.clone(), self.given.clone());
+        control.edit(run, text).await.map(drop)
+    }
+}
+
+/// An issue that was claimed, and what is done about it.
+pub(super) struct PreparedIssue {
+    pub(super) issue: Issue,
+    pub(super) task: IssueWork,
+}
+
+/// How the work on an issue begins.
+pub(super) enum IssueWork {
+    /// With a new run.
+    Start(IssueTask),
+    /// With a run that was not finished.
+    Resume(RunDir),
+}
+
+/// Issues for people: `#3, #5`.
+pub(crate) fn numbers(issues: &[u64]) -> String {
+    let names: Vec<String> = issues.iter().map(|number| format!("#{number}")).collect();
+    names.join(", ")
+}

@@ -1,0 +1,374 @@
+//! The poller: looks at the issues of a repository again and again, and works on those that are ready.
+//!
+//! Each tick first compares the issues with the runs that work on them, then starts new ones. What people do on GitHub wins:
+//! an issue that was closed, blocked or edited stops, pauses or changes its run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use crate::assembly::issue::{ClaimedIssue, IssueResult};
+use crate::assembly::issue_queue::{IssueQueue, numbers};
+use crate::assembly::{AssemblyContext, AssemblyError, RalphBuilder};
+use crate::github::{Issue, IssueStatus};
+use crate::state::RunDir;
+
+use super::issue_work::{EndedWork, WorkOrder, asked_for, work_on_issue};
+use super::reconcile::{Change, change_of};
+
+/// How a poller works.
+#[derive(Clone, Debug)]
+pub(crate) struct PollSettings {
+    /// The time from one tick to the next.
+    pub(crate) interval: Duration,
+    /// Only issues that this account opened.
+    pub(crate) author: Option<String>,
+    /// Only issues with this label.
+    pub(crate) label: Option<String>,
+    /// How many runs work at the same time.
+    pub(crate) max_parallel: usize,
+    /// Whether it ends when there is no work left.
+    pub(crate) once: bool,
+}
+
+impl PollSettings {
+    fn wants(&self, issue: &Issue) -> bool {
+        let by = self.author.as_ref().is_none_or(|author| issue.is_by(author));
+        by && self.label.as_ref().is_none_or(|label| issue.has_label(label))
+    }
+}
+
+/// Makes the builder of each run.
+pub(crate) type NewBuilder = Box<dyn Fn() -> Result<RalphBuilder, AssemblyError> + Send + Sync>;
+
+/// Works on the issues of a repository.
+pub(crate) struct Poller {
+    context: AssemblyContext,
+    queue: Arc<IssueQueue>,
+    settings: PollSettings,
+    builder: NewBuilder,
+    active: BTreeMap<u64, ActiveIssue>,
+    running: JoinSet<(u64, EndedWork)>,
+    /// Issues that must not be worked on as they are: when they were changed last.
+    refused: BTreeMap<u64, Timestamp>,
+    /// Issues that wait for others, and for which ones their comment says so.
+    waiting: BTreeMap<u64, Vec<u64>>,
+    /// How many issues need a person since the start.
+    needs_attention: usize,
+}
+
+/// An issue that a run works on.
+struct ActiveIssue {
+    issue: Arc<ClaimedIssue>,
+    orders: watch::Sender<WorkOrder>,
+    run: watch::Receiver<Option<RunDir>>,
+}
+
+impl Poller {
+    /// A poller for a queue. `builder` makes the builder of each run.
+    pub(crate) fn new(
+        context: AssemblyContext,
+        queue: Arc<IssueQueue>,
+        settings: PollSettings,
+        builder: NewBuilder,
+    ) -> Self {
+        Self {
+            context,
+            queue,
+            settings,
+            builder,
+            active: BTreeMap::new(),
+            running: JoinSet::new(),
+            refused: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            needs_attention: 0,
+        }
+    }
+
+    /// Polls until `orders` ask for an end or, with `once`, until no issue is left. Returns how many issues need a person.
+    pub(crate) async fn poll(
+        mut self,
+        mut orders: watch::Receiver<WorkOrder>,
+    ) -> Result<usize, AssemblyError> {
+        // A wrong name or credential is a mistake of the user now, and a failure that may pass later.
+        let mut started = self.tick().await?;
+        loop {
+            if self.settings.once && started == 0 && self.active.is_empty() {
+                return Ok(self.needs_attention);
+            }
+            let next = Instant::now() + self.settings.interval;
+            tokio::select! {
+                () = sleep_until(next) => {}
+                Some(ended) = self.running.join_next() => self.end(ended),
+                () = asked_for(&mut orders, WorkOrder::Pause) => break,
+            }
+            started = match self.tick().await {
+                Ok(started) => started,
+                Err(error) => {
+                    // The runs go on: GitHub may answer next time.
+                    self.context
+                        .reporter
+                        .warn(&format!("the issues could not be read: {error}"));
+                    1
+                }
+            };
+        }
+        self.stop(orders).await;
+        Ok(self.needs_attention)
+    }
+
+    /// Looks at all issues once. Returns how many runs were started.
+    async fn tick(&mut self) -> Result<usize, AssemblyError> {
+        while let Some(ended) = self.running.try_join_next() {
+            self.end(ended);
+        }
+        let specifications = self.queue.issues.specifications().await?;
+        self.reconcile(&specifications).await;
+        self.refused
+            .retain(|number, _| specifications.iter().any(|issue| issue.number == *number));
+        let left = self.left_behind(&specifications).await?;
+        let mut started = 0;
+        for issue in &specifications {
+            let Some(status) = claimable(issue, &left).filter(|_| self.settings.wants(issue)) else {
+                continue;
+            };
+            let is_known = self.refused.get(&issue.number) == Some(&issue.updated_at);
+            if is_known || self.active.contains_key(&issue.number) {
+                continue;
+            }
+            match self.dispatch(issue, status, &specifications).await {
+                Ok(has_started) => started += usize::from(has_started),
+                Err(error) => {
+                    self.refused.insert(issue.number, issue.updated_at);
+                    let reporter = &self.context.reporter;
+                    reporter.warn(&format!("issue #{}: {error}", issue.number));
+                }
+            }
+        }
+        Ok(started)
+    }
+
+    /// The issues in progress whose process is gone.
+    async fn left_behind(&self, specifications: &[Issue]) -> Result<Vec<u64>, AssemblyError> {
+        let is_of_another = |issue: &&Issue| {
+            issue.has_status(IssueStatus::InProgress) && !self.active.contains_key(&issue.number)
+        };
+        let others: Vec<u64> = specifications
+            .iter()
+            .filter(is_of_another)
+            .map(|issue| issue.number)
+            .collect();
+        if others.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.queue.claims.ended(&others).await?)
+    }
+
+    /// Starts the work on an issue, unless it waits for others or too many runs work already.
+    async fn dispatch(
+        &mut self,
+        issue: &Issue,
+        status: IssueStatus,
+        listed: &[Issue],
+    ) -> Result<bool, AssemblyError> {
+        let number = issue.number;
+        let waits_for = self.queue.waits_for(issue, listed).await?;
+        if !waits_for.is_empty() {
+            self.hold_back(issue, status, waits_for).await?;
+            return Ok(false);
+        }
+        if self.active.len() >= self.settings.max_parallel {
+            return Ok(false);
+        }
+        let claimed = self.queue.claim(number, status).await?;
+        self.waiting.remove(&number);
+        let reporter = &self.context.reporter;
+        reporter.inform(&format!("issue #{number} is claimed: {}", claimed.title()));
+        let builder = (self.builder)()?;
+        let (orders, asked) = watch::channel(WorkOrder::GoOn);
+        let (started, run) = watch::channel(None);
+        let active = ActiveIssue {
+            issue: claimed.clone(),
+            orders,
+            run,
+        };
+        self.active.insert(number, active);
+        let surroundings = self.context.surroundings.clone();
+        self.running.spawn(async move {
+            let work = work_on_issue(&surroundings, claimed, builder, asked, started);
+            (number, Box::pin(work).await)
+        });
+        Ok(true)
+    }
+
+    /// Shows on a ready issue that it waits for others.
+    async fn hold_back(
+        &mut self,
+        issue: &Issue,
+        status: IssueStatus,
+        waits_for: Vec<u64>,
+    ) -> Result<(), AssemblyError> {
+        let number = issue.number;
+        if status == IssueStatus::Blocked && self.waiting.get(&number) == Some(&waits_for) {
+            return Ok(());
+        }
+        let issues = &self.queue.issues;
+        if let Some(reason) = issues.refusal(issue, status).await? {
+            return Err(AssemblyError::usage(reason));
+        }
+        let others = numbers(&waits_for);
+        let text =
+            format!("This waits for {others}. The work begins when they have the label `status:done`.");
+        issues.set_comment(number, &text).await?;
+        issues.set_status(number, Some(IssueStatus::Blocked)).await?;
+        let reporter = &self.context.reporter;
+        reporter.inform(&format!("issue #{number} waits for {others}"));
+        self.waiting.insert(number, waits_for);
+        Ok(())
+    }
+
+    /// Compares each issue with the run that works on it. A failure leaves the run as it is.
+    async fn reconcile(&self, specifications: &[Issue]) {
+        for (number, active) in &self.active {
+            let listed = specifications.iter().find(|issue| issue.number == *number);
+            if let Err(error) = self.follow(active, listed).await {
+                let reporter = &self.context.reporter;
+                reporter.warn(&format!(
+                    "issue #{number} could not be compared with its run: {error}"
+                ));
+            }
+        }
+    }
+
+    /// Does what a person asked for by changing the issue, and repairs what shows the work on it.
+    async fn follow(&self, active: &ActiveIssue, listed: Option<&Issue>) -> Result<(), AssemblyError> {
+        let claimed = &active.issue;
+        if claimed.is_withdrawn() || active.is_asked() {
+            return Ok(());
+        }
+        let fetched;
+        let issue = if let Some(issue) = listed {
+            issue
+        } else {
+            // It is closed, or not a specification any more.
+            fetched = self.queue.issues.get(claimed.number()).await?;
+            &fetched
+        };
+        let run = active.run.borrow().clone();
+        match (change_of(issue), run) {
+            (Some(Change { order, result }), _) => active.withdraw(order, result),
+            (None, Some(run)) => {
+                if claimed.is_edited(issue)
+                    && let Some(reason) = self.queue.apply_edit(&run, issue).await?
+                {
+                    let result = IssueResult::NeedsAttention { reason };
+                    active.withdraw(WorkOrder::Pause, result);
+                    return Ok(());
+                }
+                claimed.show_work(&run).await?;
+            }
+            // The run is being prepared.
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    /// Reports the end of the work on an issue.
+    fn end(&mut self, ended: Result<(u64, EndedWork), tokio::task::JoinError>) {
+        let reporter = &self.context.reporter;
+        let (number, ended) = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                reporter.warn(&format!("the work on an issue broke: {error}"));
+                return;
+            }
+        };
+        self.active.remove(&number);
+        let run = ended
+            .run
+            .map_or(String::new(), |run| format!(" (run {})", run.facts().id));
+        match ended.shown {
+            Some(Ok(result)) => {
+                if matches!(result, IssueResult::NeedsAttention { .. }) {
+                    self.needs_attention += 1;
+                }
+                reporter.inform(&format!("issue #{number}{run}: {}", describe(&result)));
+            }
+            Some(Err(error)) => {
+                reporter.warn(&format!(
+                    "issue #{number}{run}: the result could not be shown: {error}"
+                ));
+            }
+            None => {
+                let error = ended.outcome.err();
+                let error = error.map_or(String::new(), |error| error.to_string());
+                reporter.warn(&format!("issue #{number}{run}: {error}"));
+            }
+        }
+    }
+
+    /// Stops all runs, and waits until their issues are ready again.
+    async fn stop(&mut self, mut orders: watch::Receiver<WorkOrder>) {
+        loop {
+            let order = *orders.borrow_and_update();
+            self.active.values().for_each(|active| active.ask(order));
+            tokio::select! {
+                ended = self.running.join_next() => match ended {
+                    Some(ended) => self.end(ended),
+                    None => return,
+                },
+                Ok(()) = orders.changed() => {}
+            }
+        }
+    }
+}
+
+impl ActiveIssue {
+    /// Asks the work to end, unless it was asked for more already.
+    fn ask(&self, order: WorkOrder) {
+        self.orders.send_if_modified(|asked| {
+            let is_more = order > *asked;
+            *asked = order.max(*asked);
+            is_more
+        });
+    }
+
+    fn is_asked(&self) -> bool {
+        *self.orders.borrow() > WorkOrder::GoOn
+    }
+
+    fn withdraw(&self, order: WorkOrder, result: IssueResult) {
+        self.issue.withdraw(result);
+        self.ask(order);
+    }
+}
+
+/// The status with which an issue can be claimed, if it can.
+fn claimable(issue: &Issue, left_behind: &[u64]) -> Option<IssueStatus> {
+    if issue.has_status(IssueStatus::Ready) {
+        return Some(IssueStatus::Ready);
+    }
+    if left_behind.contains(&issue.number) {
+        return Some(IssueStatus::InProgress);
+    }
+    issue
+        .has_status(IssueStatus::Blocked)
+        .then_some(IssueStatus::Blocked)
+}
+
+fn describe(result: &IssueResult) -> String {
+    match result {
+        IssueResult::Done { pull_request } => {
+            let location = pull_request.as_deref().unwrap_or("no pull request");
+            format!("done, {location}")
+        }
+        IssueResult::NeedsAttention { reason } => format!("needs attention: {reason}"),
+        IssueResult::Stopped => "stopped, ready again".to_owned(),
+        IssueResult::Withdrawn { reason, .. } => format!("ended because {reason}"),
+    }
+}

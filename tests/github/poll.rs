@@ -1,0 +1,400 @@
+//! `ralph poll`: a queue of issues, what people do to them meanwhile, and several pollers of which some die.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::desk::REPO;
+use crate::issues::{publish, queue_site, ready_issue};
+use crate::need;
+use crate::runs::Site;
+use crate::support::fake_github::{FakeGitHub, Recorded};
+use crate::support::ralph::{Ended, Live, Place, commit, ending, eventually, run, script, write};
+
+/// How many issues the pollers with faults work through, unless `RALPH_GITHUB_ISSUES` says otherwise.
+const ISSUES: u64 = 20;
+
+fn spec(branch: &str, depends: &[u64]) -> String {
+    format!("---\nbranch: {branch}\ndepends: {depends:?}\n---\nGreet.\n\n## Write a.txt\n\n## Write b.txt\n")
+}
+
+/// Does all of it, after a command.
+fn greeting(first: &str) -> Value {
+    script([ending([
+        run(first),
+        write("a.txt", "hello\n"),
+        write("b.txt", "hello\n"),
+        commit("Say hello"),
+    ])])
+}
+
+/// `ralph poll` with a scripted model, on some machine.
+fn poll_on(site: &Site, place: &Place, script: &Value, args: &[&str]) -> Command {
+    let file = place.path().join("script.json");
+    std::fs::write(&file, script.to_string()).unwrap();
+    let mut command = site.with_credential(place.ralph(&["poll", "--interval", "1", "--script"]));
+    command.arg(file).args(args);
+    command
+}
+
+fn poll(site: &Site, script: &Value, args: &[&str]) -> Command {
+    poll_on(site, &site.place, script, args)
+}
+
+fn once(site: &Site, script: &Value) -> Ended {
+    crate::support::ralph::finish(&mut poll(site, script, &["--once"]))
+}
+
+/// The only status label of an issue.
+fn status(site: &Site, issue: u64) -> String {
+    let labels = site.github.labels(REPO, issue);
+    let status: Vec<&String> = labels
+        .iter()
+        .filter(|label| label.starts_with("status:"))
+        .collect();
+    match status[..] {
+        [] => "none".to_owned(),
+        [one] => one.trim_start_matches("status:").to_owned(),
+        _ => panic!("issue {issue} has {labels:?}"),
+    }
+}
+
+/// What the only comment of ralph says.
+fn comment(site: &Site, issue: u64) -> String {
+    let comments = site.github.comments(REPO, issue);
+    assert_eq!(comments.len(), 1, "{comments:?}");
+    comments[0].body.clone()
+}
+
+fn expect_no_claims(site: &Site) {
+    let refs = site.github.refs(REPO);
+    assert!(!refs.keys().any(|name| name.contains("claims")), "{refs:?}");
+}
+
+/// Waits until the run of an issue works.
+fn wait_for_work(site: &Site, issue: u64) {
+    eventually("the comment names the run", || {
+        let comments = site.github.comments(REPO, issue);
+        comments
+            .iter()
+            .any(|comment| comment.body.contains("works on this: run"))
+    });
+}
+
+#[test]
+fn dependent_issues_are_done_in_order() {
+    let site = queue_site(need!(FakeGitHub::start_validated()));
+    let last = ready_issue(&site, "Last", &spec("last", &[2]));
+    let middle = ready_issue(&site, "Middle", &spec("middle", &[]));
+    let first = ready_issue(&site, "First", &spec("first", &[]));
+    site.github.block(REPO, middle, first);
+    once(&site, &greeting("true")).expect(0, &["issue #1 waits for #2", "issue #2 waits for #3"]);
+    for issue in [last, middle, first] {
+        assert_eq!(status(&site, issue), "done");
+        assert!(comment(&site, issue).contains("All steps are done"));
+    }
+    let heads: Vec<String> = site
+        .github
+        .pulls(REPO)
+        .into_iter()
+        .map(|pull| pull.head)
+        .collect();
+    assert_eq!(heads, ["first", "middle", "last"]);
+    expect_no_claims(&site);
+    site.expect_no_secret(&["CANARY"]);
+}
+
+/// While a run works, a person does something; then this is the status, and the comment says this. Nothing is pushed.
+fn interfere(act: impl FnOnce(&Site, u64), expected: &str, said: &str) {
+    let site = queue_site(FakeGitHub::start());
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    let running = Live::start(&mut poll(&site, &greeting("sleep 6"), &[]));
+    wait_for_work(&site, issue);
+    act(&site, issue);
+    eventually("the work ends", || comment(&site, issue).contains(said));
+    eventually("the claim is given up", || {
+        !site.github.refs(REPO).keys().any(|name| name.contains("claims"))
+    });
+    assert_eq!(status(&site, issue), expected);
+    assert_eq!(site.github.pulls(REPO).len(), 0);
+    running.signal("INT");
+    running
+        .wait()
+        .expect(if expected == "needs-attention" { 3 } else { 0 }, &[]);
+}
+
+#[test]
+fn a_closed_issue_stops_its_run() {
+    interfere(
+        |site, issue| site.github.close_as("ada", REPO, issue),
+        "none",
+        "because the issue was closed",
+    );
+}
+
+#[test]
+fn an_issue_that_is_no_specification_any_more_stops_its_run() {
+    interfere(
+        |site, issue| site.github.unlabel_as("ada", REPO, issue, "spec"),
+        "none",
+        "because the label `spec` was removed",
+    );
+}
+
+#[test]
+fn a_blocked_issue_pauses_its_run() {
+    interfere(
+        |site, issue| site.github.label_as("ada", REPO, issue, "status:blocked"),
+        "blocked",
+        "because the issue was blocked",
+    );
+}
+
+#[test]
+fn an_edit_that_cannot_become_a_task_pauses_its_run() {
+    interfere(
+        |site, issue| {
+            site.github
+                .edit_issue_as("ada", REPO, issue, "---\nbranch: hello\n---\nNo steps.\n");
+        },
+        "needs-attention",
+        "0 of at least 1 checkbox",
+    );
+}
+
+#[test]
+fn an_edit_changes_the_task_of_its_run() {
+    let site = queue_site(FakeGitHub::start());
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    let first = [
+        run("sleep 4"),
+        write("a.txt", "hello\n"),
+        write("b.txt", "hello\n"),
+        commit("Say hello"),
+    ];
+    let answers = script([ending(first), ending([run("true")])]);
+    let running = Live::start(&mut poll(&site, &answers, &["--once"]));
+    wait_for_work(&site, issue);
+    let more = spec("hello", &[]) + "\n## Write the same twice\n";
+    site.github.edit_issue_as("ada", REPO, issue, &more);
+    running.wait().expect(0, &["issue #1 (run ", "): done, "]);
+    let body = site.github.body(REPO, issue);
+    assert!(body.contains("## Write the same twice [done]"), "{body}");
+}
+
+#[test]
+fn labels_and_comment_are_repaired() {
+    let site = queue_site(FakeGitHub::start());
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    let running = Live::start(&mut poll(&site, &greeting("sleep 8"), &["--once"]));
+    wait_for_work(&site, issue);
+    site.github.unlabel_as("ada", REPO, issue, "status:in-progress");
+    eventually("the label is set again", || status(&site, issue) == "in-progress");
+    site.github.label_as("ada", REPO, issue, "status:ready");
+    eventually("the other label is removed", || {
+        site.github.labels(REPO, issue).len() == 3 && status(&site, issue) == "in-progress"
+    });
+    running.wait().expect(0, &["done, "]);
+    assert_eq!(status(&site, issue), "done");
+}
+
+#[test]
+fn ctrl_c_makes_all_issues_ready_again() {
+    let site = queue_site(FakeGitHub::start());
+    let issues = ["one", "two"].map(|name| ready_issue(&site, name, &spec(name, &[])));
+    let running = Live::start(&mut poll(&site, &greeting("sleep 60"), &["--max-parallel", "2"]));
+    for issue in issues {
+        wait_for_work(&site, issue);
+    }
+    running.signal("INT");
+    running.wait().expect(0, &["Stopping.", "stopped, ready again"]);
+    for issue in issues {
+        assert_eq!(status(&site, issue), "ready");
+    }
+    expect_no_claims(&site);
+}
+
+#[test]
+fn only_wanted_issues_of_trusted_people_are_worked_on() {
+    let site = queue_site(FakeGitHub::start());
+    let wanted = ready_issue(&site, "Wanted", &spec("wanted", &[]));
+    let unlabelled = ready_issue(&site, "Not now", &spec("not-now", &[]));
+    site.github.label_as("ada", REPO, wanted, "tonight");
+    let theirs = site.github.open_issue_as("eve", REPO, "Eve's", &spec("eve", &[]));
+    for label in ["spec", "status:ready", "tonight"] {
+        site.github.label_as("ada", REPO, theirs, label);
+    }
+    let args = ["--once", "--label", "Tonight"];
+    let mut polled = poll(&site, &greeting("true"), &args);
+    crate::support::ralph::finish(&mut polled).expect(
+        0,
+        &["issue #3: the author of issue #3, @eve, does not have write permission"],
+    );
+    assert_eq!(status(&site, wanted), "done");
+    assert_eq!(status(&site, unlabelled), "ready");
+    assert_eq!(status(&site, theirs), "ready");
+    assert_eq!(site.github.comments(REPO, theirs).len(), 0);
+    let args = ["--once", "--author", "eve"];
+    crate::support::ralph::finish(&mut poll(&site, &greeting("true"), &args)).expect(0, &[]);
+    assert_eq!(status(&site, unlabelled), "ready");
+}
+
+/// Ralph itself puts an issue back to ready or holds it back; that a person with write permission set it before still counts.
+#[test]
+fn an_app_goes_on_with_what_it_put_back() {
+    let mut site = queue_site(FakeGitHub::start());
+    site.use_app_with(&crate::issues::PERMISSIONS);
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    let running = Live::start(&mut poll(&site, &greeting("sleep 3"), &[]));
+    wait_for_work(&site, issue);
+    running.signal("INT");
+    running.wait().expect(0, &["stopped, ready again"]);
+    once(&site, &greeting("sleep 3")).expect(0, &["done, "]);
+    assert_eq!(status(&site, issue), "done");
+}
+
+/// GitHub counts a request unless it answers that nothing has changed.
+#[test]
+fn looking_at_issues_that_do_not_change_is_free() {
+    let site = queue_site(FakeGitHub::start());
+    for number in 1..=120 {
+        let body = spec(&format!("b{number}"), &[]);
+        let issue = site.github.open_issue_as("ada", REPO, "Later", &body);
+        site.github.label_as("ada", REPO, issue, "spec");
+    }
+    let running = Live::start(&mut poll(&site, &greeting("true"), &[]));
+    let listings = || {
+        let requests = site.github.requests();
+        let is_listing = |request: &&Recorded| request.path.contains("/issues?");
+        requests.iter().filter(is_listing).count()
+    };
+    // Two pages at each tick.
+    eventually("some ticks", || listings() >= 8);
+    running.signal("INT");
+    running.wait().expect(0, &[]);
+    let counted = site
+        .github
+        .requests()
+        .iter()
+        .filter(|request| request.counted)
+        .count();
+    // The versions of the API, and each page once.
+    assert_eq!(counted, 3, "{:?}", site.github.calls());
+}
+
+/// The repository and the configuration of a site on another machine.
+fn another_machine(site: &Site) -> Place {
+    let place = Place::new();
+    place.git(&["remote", "add", "origin", &site.github.git_url(REPO)]);
+    let configuration = std::fs::read_to_string(site.place.repo().join("ralph.toml")).unwrap();
+    place.write("ralph.toml", &configuration);
+    place
+}
+
+fn is_done(site: &Site, issue: u64) -> bool {
+    site.github
+        .labels(REPO, issue)
+        .contains(&"status:done".to_owned())
+}
+
+/// Waits for this many issues to be done.
+fn wait_for_done(site: &Site, count: u64, all: u64) {
+    let (started, patience) = (Instant::now(), Duration::from_secs(120 + 20 * all));
+    while (1..=all).filter(|issue| is_done(site, *issue)).count() < usize::try_from(count).unwrap() {
+        assert!(
+            started.elapsed() < patience,
+            "{count} of {all} issues are not done"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// No iteration is recorded twice in any run of this machine.
+fn expect_no_iteration_twice(place: &Place) {
+    for dir in place.runs() {
+        let mut seen = BTreeSet::new();
+        for line in journal(&dir) {
+            if let Some(iteration) = line["recorded"]["iteration"].as_u64() {
+                assert!(seen.insert(iteration), "{}: {iteration}", dir.display());
+            }
+        }
+    }
+}
+
+fn journal(dir: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(dir.join("journal.jsonl")).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
+/// Two machines work through a graph of issues. One poller is killed and started again; the other is stopped for longer than
+/// its claims hold, and goes on.
+#[test]
+fn pollers_that_die_and_sleep_do_each_issue_once() {
+    let all = std::env::var("RALPH_GITHUB_ISSUES").map_or(ISSUES, |text| text.parse().unwrap());
+    let site = queue_site(FakeGitHub::start());
+    publish(&site, "claim_seconds = 8\n", crate::issues::COMMANDS);
+    for number in 1..=all {
+        // Each waits for the one at half its number.
+        let depends: Vec<u64> = (number > 1).then_some(number / 2).into_iter().collect();
+        ready_issue(
+            &site,
+            &format!("Issue {number}"),
+            &spec(&format!("issue/{number}"), &depends),
+        );
+    }
+    let other = another_machine(&site);
+    let slow = greeting("sleep 2");
+    let start = |place: &Place| Live::start(&mut poll_on(&site, place, &slow, &["--max-parallel", "2"]));
+    let (killed, sleeper) = (start(&site.place), start(&other));
+    wait_for_done(&site, all / 4, all);
+    killed.signal("KILL");
+    drop(killed);
+    let again = start(&site.place);
+    wait_for_done(&site, all / 2, all);
+    sleeper.signal("STOP");
+    std::thread::sleep(Duration::from_secs(if all < ISSUES { 12 } else { 60 }));
+    sleeper.signal("CONT");
+    wait_for_done(&site, all, all);
+    for poller in [again, sleeper] {
+        poller.signal("INT");
+        poller.wait();
+    }
+    let pulls = site.github.pulls(REPO);
+    let heads: BTreeSet<&str> = pulls.iter().map(|pull| pull.head.as_str()).collect();
+    assert_eq!(pulls.len() as u64, all, "{heads:?}");
+    assert_eq!(heads.len() as u64, all, "{heads:?}");
+    let pushed = site.github.refs(REPO);
+    let branches = pushed.keys().filter(|name| name.starts_with("refs/heads/issue/"));
+    assert_eq!(branches.count() as u64, all, "{pushed:?}");
+    for number in 1..=all {
+        assert_eq!(status(&site, number), "done");
+        comment(&site, number);
+    }
+    expect_no_iteration_twice(&site.place);
+    expect_no_iteration_twice(&other);
+    expect_no_claims(&site);
+}
+
+/// A process that was killed after its pull request was open, and before the label was set: nothing is done again.
+#[test]
+fn a_pull_request_of_a_dead_process_counts() {
+    let site = queue_site(FakeGitHub::start());
+    publish(&site, "claim_seconds = 3\n", crate::issues::COMMANDS);
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    let running = Live::start(&mut poll(&site, &greeting("true"), &[]));
+    eventually("the pull request is open", || !site.github.pulls(REPO).is_empty());
+    running.signal("KILL");
+    drop(running);
+    let other = another_machine(&site);
+    let polling = Live::start(&mut poll_on(&site, &other, &greeting("true"), &[]));
+    eventually("the issue is done", || is_done(&site, issue));
+    polling.signal("INT");
+    polling.wait();
+    assert_eq!(site.github.pulls(REPO).len(), 1);
+    assert_eq!(status(&site, issue), "done");
+}
