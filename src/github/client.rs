@@ -250,6 +250,21 @@ impl GitHubClient {
         }
     }
 
+    /// Waits while a rate limit forbids every call of the account, those of git too.
+    pub(super) async fn wait_for_limits(&self) -> Result<(), GitHubError> {
+        let waited = self.throttle.wait(self.pace.longest_wait).await;
+        waited.map_err(|pause| self.rate_limited("git", pause))
+    }
+
+    fn rate_limited(&self, call: &str, pause: Duration) -> GitHubError {
+        let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
+        let now = self.clock.now();
+        GitHubError::RateLimited {
+            call: call.to_owned(),
+            until: now.checked_add(pause).unwrap_or(Timestamp::MAX),
+        }
+    }
+
     /// Waits until git may push: GitHub counts pushes as writes. No other write is made while the guard lives.
     pub(super) async fn begin_push(&self) -> impl Drop + '_ {
         self.throttle.begin_write(&self.pace).await
@@ -386,12 +401,7 @@ impl<'c> GitHubCall<'c> {
     }
 
     fn rate_limited(&self, pause: Duration) -> GitHubError {
-        let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
-        let now = self.client.clock.now();
-        GitHubError::RateLimited {
-            call: self.name.clone(),
-            until: now.checked_add(pause).unwrap_or(Timestamp::MAX),
-        }
+        self.client.rate_limited(&self.name, pause)
     }
 
     async fn send_once(&self, token: &Secret, is_pinned: bool) -> Result<Response, CallFailure> {

@@ -71,8 +71,9 @@ impl GitHubForge {
         self.info.get_or_try_init(ask).await
     }
 
-    /// The remote with a token that is valid now: tokens of an App expire during a run.
+    /// The remote with a token that is valid now: tokens of an App expire during a run. Waits while a rate limit forbids calls.
     pub(super) async fn remote(&self) -> Result<Remote, ForgeError> {
+        self.client.wait_for_limits().await?;
         let (name, _) = self.info().await?;
         let remote = Remote {
             url: format!("{}/{name}.git", self.url),

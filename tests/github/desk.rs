@@ -13,7 +13,7 @@ use ralph::scm::{PlannedPullRequest, PullRequest, Repository};
 use ralph::secret::{Redactor, Secret};
 use tempfile::TempDir;
 
-use crate::support::fake_github::{AppKey, FakeGitHub, Role};
+use crate::support::fake_github::{AppKey, FakeGitHub, Recorded, Role};
 
 pub const REPO: &str = "acme/widget";
 pub const BRANCH: &str = "ralph/t1/say-hello";
@@ -170,6 +170,7 @@ impl Desk {
     pub fn expect_clean(&self) {
         assert_eq!(self.github.violations(), Vec::<String>::new());
         assert_eq!(self.github.forbid_canary("CANARY"), Vec::<String>::new());
+        assert_eq!(merges(&self.github), Vec::<String>::new());
     }
 
     /// How many requests of this kind were made.
@@ -180,6 +181,25 @@ impl Desk {
             .filter(|call| call.starts_with(method_and_path))
             .count()
     }
+}
+
+/// The requests that merge, queue or arm a merge, or delete a branch: ralph makes none of them (trap 15).
+pub fn merges(github: &FakeGitHub) -> Vec<String> {
+    let is_merge = |request: &&Recorded| {
+        let path = request.path.split('?').next().unwrap_or_default();
+        let body = request.body.to_lowercase();
+        let merges = path
+            .split('/')
+            .any(|part| ["merge", "merges", "auto-merge", "merge-queue"].contains(&part));
+        let deletes = request.method == "DELETE" && path.contains("/git/refs/heads");
+        let mutates = path.ends_with("/graphql") && (body.contains("merge") || body.contains("enqueue"));
+        merges || deletes || mutates
+    };
+    let requests = github.requests();
+    let found = requests.iter().filter(is_merge);
+    found
+        .map(|request| format!("{} {} {}", request.method, request.path, request.body))
+        .collect()
 }
 
 pub fn commit_id(text: &str) -> ObjectId {

@@ -112,8 +112,9 @@ impl Site {
         assert_eq!(self.github.violations(), Vec::<String>::new());
     }
 
-    /// One pull request with one marker, whose commit has the work.
+    /// One pull request with one marker, whose commit has the work, and which ralph did not merge.
     pub fn expect_one_pull(&self) {
+        assert_eq!(crate::desk::merges(&self.github), Vec::<String>::new());
         let pulls = self.github.pulls(REPO);
         assert_eq!(pulls.len(), 1, "{pulls:#?}");
         assert_eq!(
