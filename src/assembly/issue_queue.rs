@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use crate::config::{Config, ForgeType};
-use crate::github::{Claim, ClaimAttempt, Claims, Issue, IssueStatus, Issues};
+use crate::github::{Claim, ClaimAttempt, Claims, GitHubForge, Issue, IssueStatus, Issues};
 use crate::scm::Repository;
 use crate::secret::Redactor;
 use crate::state::RunDir;
@@ -17,7 +17,7 @@ use super::configuration::{GivenSettings, load_of_run};
 use super::control::RunControl;
 use super::issue::{ClaimedIssue, attention};
 use super::issue_task::{IssueTask, make_task, unfinished_run};
-use super::{AssemblyContext, AssemblyError, forge};
+use super::{AssemblyContext, AssemblyError, AssemblyErrorKind, forge};
 
 /// The issues of one repository on GitHub, and this process's claims on them.
 pub(crate) struct IssueQueue {
@@ -29,6 +29,7 @@ pub(crate) struct IssueQueue {
     pub(crate) issues: Issues,
     pub(crate) claims: Claims,
     pub(super) redactor: Redactor,
+    forge: GitHubForge,
 }
 
 impl IssueQueue {
@@ -55,17 +56,14 @@ impl IssueQueue {
             );
         }
         let settings = &config.settings.forge;
-        let name = if let Some(name) = &settings.github.repository {
-            name.clone()
-        } else {
-            let host = context.surroundings.builder_host();
-            let repository = Repository::open(host, dir).await?;
-            forge::github_name(config, &repository).await?
-        };
+        let repository = Repository::open(context.surroundings.builder_host(), dir).await?;
+        let name = forge::github_name(config, &repository).await?;
         let client = forge::create_client(context, config).await?;
         let owner = context.surroundings.owner();
         let lease = SignedDuration::try_from(settings.claim).unwrap_or(SignedDuration::MAX);
         let owner = format!("{}:{}", owner.host, owner.pid);
+        let (url, redactor) = (&settings.github.url, Redactor::new(config.secrets()));
+        let forge = GitHubForge::new(client.clone(), name.clone(), url, repository, redactor.clone());
         Ok(Arc::new(Self {
             context: context.clone(),
             config: config.clone(),
@@ -73,13 +71,22 @@ impl IssueQueue {
             url: format!("{}/{name}.git", settings.github.url.trim_end_matches('/')),
             issues: Issues::new(client.clone(), name.clone()),
             claims: Claims::new(client, name, &owner, lease),
-            redactor: Redactor::new(config.secrets()),
+            redactor,
+            forge,
         }))
     }
 
     /// The address of the repository.
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Changes the base of pull requests whose base is merged, before its branch goes. Returns what was done, for people.
+    pub(crate) async fn retarget_stacked(&self) -> Result<Vec<String>, AssemblyError> {
+        let lines = self.forge.retarget_stacked().await;
+        lines.map_err(|error| {
+            AssemblyError::from_error(AssemblyErrorKind::Runtime, &error).with_hint_of(error.hint())
+        })
     }
 
     /// The issues that an issue waits for. An issue that is not a specification waits for nothing: its claim says why.

@@ -117,7 +117,7 @@ impl GitHubForge {
             client: &self.client,
             repository: name,
         };
-        let open: Vec<Pull> = self.client.list(&pulls.path("pulls?state=open")).await?;
+        let open: Vec<Pull> = self.client.list_again(&pulls.path("pulls?state=open")).await?;
         let is_stacked = |pull: &&Pull| {
             pull.base.name != info.default_branch && is_of_ralph(pull.body.as_deref().unwrap_or_default())
         };

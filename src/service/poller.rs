@@ -129,6 +129,9 @@ impl Poller {
         }
         let specifications = self.queue.issues.specifications().await?;
         self.reconcile(&specifications).await;
+        for line in self.queue.retarget_stacked().await? {
+            self.context.reporter.inform(&line);
+        }
         self.refused
             .retain(|number, _| specifications.iter().any(|issue| issue.number == *number));
         let left = self.left_behind(&specifications).await?;

@@ -107,6 +107,31 @@ fn dependent_issues_are_done_in_order() {
     site.expect_no_secret(&["CANARY"]);
 }
 
+/// An issue whose base is the branch of another one: when that is merged, the pull request moves before the branch goes.
+#[test]
+fn a_stacked_issue_outlives_its_base() {
+    let site = queue_site(FakeGitHub::start());
+    ready_issue(&site, "Below", &spec("below", &[]));
+    let above = spec("above", &[1]).replace("branch: above\n", "branch: above\nbase: below\n");
+    ready_issue(&site, "Above", &above);
+    // The second run finds the files of the first one, and changes one.
+    let both = greeting("echo once more >> c.txt");
+    once(&site, &both).expect(0, &["issue #2 waits for #1"]);
+    let base = |number: u64| {
+        let pulls = site.github.pulls(REPO);
+        let pull = pulls.into_iter().find(|pull| pull.number == number).unwrap();
+        (pull.base, pull.open)
+    };
+    assert_eq!(base(4), ("below".to_owned(), true));
+    site.github.merge_as("ada", REPO, 3);
+    let running = Live::start(&mut poll(&site, &both, &[]));
+    eventually("the base is changed", || base(4).0 == "main");
+    site.github.delete_branch(REPO, "below");
+    assert_eq!(base(4), ("main".to_owned(), true));
+    running.signal("INT");
+    running.wait().expect(0, &["pull/4"]);
+}
+
 /// While a run works, a person does something; then this is the status, and the comment says this. Nothing is pushed.
 fn interfere(act: impl FnOnce(&Site, u64), expected: &str, said: &str) {
     let site = queue_site(FakeGitHub::start());
@@ -281,8 +306,8 @@ fn looking_at_issues_that_do_not_change_is_free() {
         .iter()
         .filter(|request| request.counted)
         .count();
-    // The versions of the API, and each page once.
-    assert_eq!(counted, 3, "{:?}", site.github.calls());
+    // The versions of the API, the repository, its pull requests, and each page of issues: once each.
+    assert_eq!(counted, 5, "{:?}", site.github.calls());
 }
 
 /// The repository and the configuration of a site on another machine.
