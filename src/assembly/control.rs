@@ -10,8 +10,8 @@ use crate::network::{AllowableHosts, PackageConfig, Policy};
 use crate::sandbox::check_policy;
 use crate::secret::Redactor;
 use crate::state::{
-    CheckResult, Intervention, InterventionRequest, IterationRecord, JournalEntry, JournalLine, RunDir,
-    RunOutcomeKind, StateError, standing_records,
+    CheckResult, Intervention, InterventionRequest, IterationRecord, RunDir, StateError, is_done,
+    standing_records,
 };
 use crate::task::{Task, lint, render_ticks};
 use crate::text::cut_middle;
@@ -41,7 +41,7 @@ const LONGEST_NAME: usize = 100;
 /// ```
 pub struct RunControl {
     pub(super) context: AssemblyContext,
-    given: GivenSettings,
+    pub(super) given: GivenSettings,
 }
 
 impl RunControl {
@@ -132,7 +132,8 @@ impl RunControl {
         if let Some(problem) = intervention.problem() {
             return Err(AssemblyError::usage(problem));
         }
-        if is_done(&run.journal()?) {
+        let is_review = matches!(intervention, Intervention::Review(_));
+        if is_done(&run.journal()?) && !is_review {
             let message = format!("run `{id}` is done, so nothing can be asked of it any more");
             return Err(AssemblyError::usage(message).with_hint("`ralph run` starts another run"));
         }
@@ -301,13 +302,6 @@ fn is_of_task(run: &RunDir, name: &str) -> bool {
             .and_then(|number| number.parse::<u32>().ok());
         rest.is_empty() || (number.is_some() && run.facts().branch.ends_with(rest))
     })
-}
-
-fn is_done(lines: &[JournalLine]) -> bool {
-    let done = RunOutcomeKind::Done;
-    lines
-        .iter()
-        .any(|line| matches!(line.entry, JournalEntry::Ended { outcome, .. } if outcome == done))
 }
 
 fn check_live(run: &RunDir) -> Result<(), AssemblyError> {

@@ -12,7 +12,7 @@ use crate::id::{ObjectId, RunId};
 use crate::runner;
 use crate::scm::{
     CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest, PullRequestBase,
-    PullRequestOverlap,
+    PullRequestOverlap, ReviewAnswer,
 };
 use crate::state::RunDir;
 use crate::task::{Task, mark_steps_done};
@@ -328,6 +328,10 @@ impl Forge for ClaimedForge {
         files: &[String],
     ) -> Result<Vec<PullRequestOverlap>, ForgeError> {
         self.forge.overlaps(branch, base_branch, files).await
+    }
+
+    async fn answer(&self, answer: &ReviewAnswer) -> Result<Option<String>, ForgeError> {
+        self.forge.answer(answer).await
     }
 
     async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError> {

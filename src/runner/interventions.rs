@@ -149,6 +149,7 @@ impl Run<'_> {
             }
             Intervention::Edit { task } => return self.edit(task).await,
             Intervention::Retry { from } => return self.retry(*from),
+            Intervention::Review(round) => return self.begin_review(round),
         }
         Ok(None)
     }

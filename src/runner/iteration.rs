@@ -59,6 +59,8 @@ impl<'a> Run<'a> {
             self.progress.log_error(number, refused)?;
         }
         let mut record = self.judge(number, profile, &work, &collected, &evidence);
+        self.progress
+            .keep_review_open(&mut record, &work.outcome.conclusion);
         let decision = decide(&mut record, &work.outcome.conclusion, &self.progress);
         carry_out(decision, &mut record, &mut self.progress).await?;
         record.milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -102,6 +104,7 @@ impl<'a> Run<'a> {
             clone: self.workplace.clone_dir().display().to_string(),
             branch: inputs.dir.facts().branch.clone(),
             task: progress.task_text(),
+            reviews: progress.reviews()?,
             guardrails: progress.files.read("guardrails.md")?,
             progress: progress.files.read("progress.md")?,
             notes: progress.files.read("notes.md")?,

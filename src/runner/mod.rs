@@ -41,6 +41,7 @@ mod publish;
 mod pull_request;
 mod report;
 mod review;
+mod review_rounds;
 mod run;
 mod run_files;
 mod saved;

@@ -53,7 +53,8 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
     repo.check_writable()?;
     let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone());
     let saved = SavedRun::read(inputs, &checkpoints).await?;
-    if let Some(checkpoint) = saved.checkpoint.as_ref().filter(|_| saved.is_done()) {
+    let is_done = saved.is_done(&inputs.dir.inbox())?;
+    if let Some(checkpoint) = saved.checkpoint.as_ref().filter(|_| is_done) {
         let outcome = saved.conclude(inputs, &checkpoints, checkpoint).await?;
         return Ok(Opened::Done(Box::new(outcome)));
     }

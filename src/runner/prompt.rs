@@ -1,4 +1,5 @@
-//! The prompt of an iteration: ten sections in a fixed order, within a size. The same input gives the same bytes.
+//! The prompt of an iteration: ten sections in a fixed order, and one with reviews after the task while there are any, within a
+//! size. The same input gives the same bytes.
 
 use std::fmt::Write;
 
@@ -23,6 +24,8 @@ pub(super) struct PromptInput {
     pub(super) branch: String,
     /// The task with the runner's ticks.
     pub(super) task: String,
+    /// `.ralph/reviews.md`; empty while no review has to be worked on.
+    pub(super) reviews: String,
     /// `.ralph/guardrails.md`.
     pub(super) guardrails: String,
     /// `.ralph/progress.md`.
@@ -61,6 +64,7 @@ pub(super) fn render(state: &PromptInput, max_bytes: usize) -> Result<String, Pr
             branch => state.branch,
             tip => state.tip,
             task => head(&state.task, share(32), "ralph_task.md"),
+            reviews => reviews(&state.reviews, share(8)),
             guardrails => tail(&state.guardrails, share(8), ".ralph/guardrails.md"),
             progress => tail(&state.progress, share(8), ".ralph/progress.md"),
             notes => tail(&state.notes, share(8), ".ralph/notes.md"),
@@ -72,6 +76,14 @@ pub(super) fn render(state: &PromptInput, max_bytes: usize) -> Result<String, Pr
         },
     )?;
     Ok(text)
+}
+
+/// What reviewers ask for; empty without any.
+fn reviews(text: &str, limit: usize) -> String {
+    match text {
+        "" => String::new(),
+        text => head(text, limit, ".ralph/reviews.md"),
+    }
 }
 
 fn git(state: &PromptInput, limit: usize) -> String {
@@ -157,6 +169,18 @@ mod tests {
             .map(|line| line[2..].split('.').next().unwrap())
             .collect();
         assert_eq!(numbers, ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]);
+    }
+
+    #[test]
+    fn reviews_follow_the_task() {
+        let reviews = "Reviewers ask for this:\n> # 3. Guardrails\n".to_owned();
+        let with = render(&PromptInput { reviews, ..state() }, 100_000).unwrap();
+        let section = "# Reviews (.ralph/reviews.md)\n\nReviewers ask for this:\n> # 3. Guardrails\n\n";
+        assert!(
+            with.contains(&format!("do it\n\n{section}# 3. Guardrails")),
+            "{with}"
+        );
+        assert_eq!(with.replace(section, ""), render(&state(), 100_000).unwrap());
     }
 
     #[test]

@@ -49,6 +49,10 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
             open_at_forge(run, &record, &PullRequest { draft, ..request }).await?;
         }
     }
+    match run.answer_reviews(&record.tip).await? {
+        0 => {}
+        count => reason = format!("{reason}; {} to reviewers", counted(count, "answer")),
+    }
     if !record.evidence_shares.is_empty() {
         let shared = record.evidence_shares.join("; ");
         reason = format!("{reason}. Evidence shared with the agent: {shared}");

@@ -119,7 +119,7 @@ impl Run<'_> {
 /// The verdict of the newest record, unless the run has ended since and a person resumed it. A complete run stays
 /// complete: only its pull request is missing.
 fn standing_verdict(lines: &[JournalLine]) -> IterationVerdict {
-    // An edit or a retry changes what the verdict was about, and CI that failed refutes it.
+    // An edit, a retry or a review changes what the verdict was about, and CI that failed refutes it.
     let is_change = |line: &JournalLine| {
         if matches!(line.entry, JournalEntry::CiFailed { .. }) {
             return true;
@@ -127,7 +127,7 @@ fn standing_verdict(lines: &[JournalLine]) -> IterationVerdict {
         let asked = line.intervention();
         matches!(
             asked,
-            Some(Intervention::Edit { .. } | Intervention::Retry { .. })
+            Some(Intervention::Edit { .. } | Intervention::Retry { .. } | Intervention::Review(_))
         )
     };
     let changed = lines.iter().rposition(is_change).map_or(0, |at| at + 1);

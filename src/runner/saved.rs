@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use crate::scm::{self, Checkpoint, Checkpoints};
-use crate::state::{Journal, JournalEntry, JournalLine, RunOutcomeKind, repair_log, write_atomically};
+use crate::state::{
+    Inbox, Intervention, InterventionRequest, Journal, JournalLine, RunOutcomeKind, StateError, is_done,
+    repair_log, write_atomically,
+};
 use crate::text::counted;
 
 use super::lease::check_lease;
@@ -59,11 +62,13 @@ impl SavedRun {
         })
     }
 
-    /// Whether the run ended as done.
-    pub(super) fn is_done(&self) -> bool {
-        let done = RunOutcomeKind::Done;
-        let mut lines = self.journal.lines().iter();
-        lines.any(|line| matches!(line.entry, JournalEntry::Ended { outcome, .. } if outcome == done))
+    /// Whether the run is done, and no review of its pull request waits in the inbox.
+    pub(super) fn is_done(&self, inbox: &Inbox) -> Result<bool, StateError> {
+        let is_review = |request: &InterventionRequest| {
+            let is_new = !self.journal.has_handled(&request.id);
+            is_new && matches!(request.intervention, Intervention::Review(_))
+        };
+        Ok(is_done(self.journal.lines()) && !inbox.pending()?.iter().any(is_review))
     }
 
     /// Completes what the last process of a run that is done may have missed after its last checkpoint, and returns the

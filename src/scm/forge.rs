@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use thiserror::Error;
 
 use super::error::ScmError;
+use super::pull_review::ReviewAnswer;
 use crate::id::{ObjectId, RunId};
 
 /// Opens pull requests.
@@ -52,6 +53,13 @@ pub trait Forge: Send + Sync {
     ) -> Result<Vec<PullRequestOverlap>, ForgeError> {
         let _ = (branch, base_branch, files);
         Ok(Vec::new())
+    }
+
+    /// Answers reviewers of the pull request. An answer that is there already is not repeated. Returns why the forge refuses
+    /// it, if so.
+    async fn answer(&self, answer: &ReviewAnswer) -> Result<Option<String>, ForgeError> {
+        let _ = answer;
+        Ok(None)
     }
 
     /// Whether the pull request's branch is at this commit. Must not use a cached answer.

@@ -39,6 +39,7 @@ mod mirror;
 mod notes;
 mod objects;
 mod path;
+mod pull_review;
 mod push;
 mod push_note;
 mod quarantine;
@@ -63,6 +64,7 @@ pub use forge::{
 pub use handback::{DEFAULT_BUNDLE_LIMIT, HandBack, HandBackRequest, hand_back};
 pub use local_forge::LocalForge;
 pub use path::{NameProblem, RepoPath};
+pub use pull_review::{ReviewAnswer, ReviewComment, ReviewPlace};
 pub use push::Remote;
 pub use push_note::NotePush;
 pub use repository::{ObjectFormat, Repository};

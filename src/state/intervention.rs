@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::{first_bytes, one_line};
 
+use super::ReviewRound;
+
 /// How much of a text the summary of an intervention shows, in bytes.
 const SUMMARY_BYTES: usize = 80;
 
@@ -57,6 +59,8 @@ pub enum Intervention {
         /// That iteration; 0 is the beginning.
         from: u32,
     },
+    /// Work on what reviewers of the pull request ask for, also if the run is done.
+    Review(ReviewRound),
 }
 
 impl Intervention {
@@ -94,6 +98,7 @@ impl Intervention {
             Self::Edit { .. } => "edited task".to_owned(),
             Self::Retry { from: 0 } => "retry from the beginning".to_owned(),
             Self::Retry { from } => format!("retry from iteration {from}"),
+            Self::Review(round) => round.summary(),
         }
     }
 }

@@ -138,6 +138,14 @@ pub enum JournalEntry {
         /// The names of the checks.
         checks: Vec<String>,
     },
+    /// Reviewers of the pull request have their answer.
+    ReviewAnswered {
+        /// The round of review, from 1.
+        round: usize,
+        /// The thread; `None` below the pull request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thread: Option<u64>,
+    },
     /// The run ended, or waits for a person.
     Ended {
         /// How it ended.

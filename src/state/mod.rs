@@ -10,6 +10,7 @@ mod intervention;
 mod journal;
 mod lock;
 mod record;
+mod review_round;
 mod run_dir;
 
 pub use diagnosis::{Diagnosis, DiagnosisParts, DoctorReport, SpecEdit};
@@ -27,4 +28,5 @@ pub use record::{
     CheckResult, CommandFailure, FileState, FlakyCheck, IterationRecord, IterationVerdict, LoopScore,
     LoopSignals, Rung, UncommittedWork, WeakenedCheck, WeakeningKind,
 };
+pub use review_round::{REVIEW_ROUNDS, ReviewRound, is_done, review_rounds, since_done};
 pub use run_dir::{RunDir, RunFacts, Runs};
