@@ -9,11 +9,12 @@ use super::ci;
 use super::client::GitHubClient;
 use super::error::GitHubError;
 use super::pulls::{Pulls, query_value};
+use super::reviews::Reviews;
 use super::wire::{BranchRule, BranchTip, Pull, PullState, RepositoryInfo};
 use crate::id::{ObjectId, RepositoryName};
 use crate::scm::{
     CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest, PullRequestBase,
-    PullRequestOverlap, Remote, Repository, ScmError,
+    PullRequestOverlap, Remote, Repository, ReviewAnswer, ScmError,
 };
 use crate::secret::Redactor;
 
@@ -136,7 +137,7 @@ impl GitHubForge {
         pulls: &Pulls<'_>,
         request: &PullRequest,
     ) -> Result<(Pull, Vec<String>), ForgeError> {
-        let found = match pulls.find(request).await? {
+        let found = match pulls.find(&request.branch, &request.run).await? {
             Some(pull) if pull.state == PullState::Closed => return Err(self.ended(pulls, pull).await?),
             Some(pull) => pull,
             None => pulls.create(request).await?,
@@ -278,6 +279,12 @@ impl Forge for GitHubForge {
             repository: name,
         };
         Ok(pulls.overlaps(branch, base_branch, files).await?)
+    }
+
+    async fn answer(&self, answer: &ReviewAnswer) -> Result<Option<String>, ForgeError> {
+        let (name, _) = self.info().await?;
+        let reviews = Reviews::new(self.client.clone(), name.clone());
+        Ok(reviews.answer(answer).await?)
     }
 
     async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError> {

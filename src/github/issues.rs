@@ -225,7 +225,8 @@ impl Issues {
         Ok(None)
     }
 
-    async fn may_write(&self, account: Option<&Account>) -> Result<bool, GitHubError> {
+    /// Whether an account has write permission now.
+    pub(super) async fn may_write(&self, account: Option<&Account>) -> Result<bool, GitHubError> {
         let Some(account) = account else {
             return Ok(false);
         };

@@ -28,6 +28,13 @@ pub(super) fn is_of_ralph(body: &str) -> bool {
     body.contains(START)
 }
 
+/// The run that the marker of a text names.
+pub(super) fn run_of(body: &str) -> Option<RunId> {
+    let (_, rest) = body.rsplit_once(START)?;
+    let (run, _) = rest.split_once(MIDDLE)?;
+    RunId::parse(run).ok()
+}
+
 /// What a text says about its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MarkedText {
@@ -99,6 +106,8 @@ mod tests {
     fn a_text_is_recognised_until_a_person_edits_it() {
         let body = mark("T", "# Done\n\nAll of it.\n", &run());
         assert_eq!(origin("T", &body, &run()), MarkedText::Ours);
+        assert_eq!(run_of(&body), Some(run()));
+        assert_eq!(run_of("By hand."), None);
         assert_eq!(origin("T", &body.replace('\n', "\r\n"), &run()), MarkedText::Ours);
         assert_eq!(
             origin("T", &body.replace("All", "Most"), &run()),

@@ -6,7 +6,7 @@ use super::client::GitHubClient;
 use super::error::GitHubError;
 use super::marker::{MarkedText, mark, origin};
 use super::wire::{LabelEvent, LabelName, Pull, PullFile, PullState};
-use crate::id::RepositoryName;
+use crate::id::{RepositoryName, RunId};
 use crate::scm::{PullRequest, PullRequestOverlap};
 use tokio::time::sleep;
 
@@ -25,14 +25,11 @@ impl Pulls<'_> {
     }
 
     /// The pull request of a run's branch: the one with the run's marker first, open ones before closed ones.
-    pub(super) async fn find(&self, request: &PullRequest) -> Result<Option<Pull>, GitHubError> {
-        let found = self.all_from(&request.branch).await?;
+    pub(super) async fn find(&self, branch: &str, run: &RunId) -> Result<Option<Pull>, GitHubError> {
+        let found = self.all_from(branch).await?;
         let rank = |pull: &Pull| {
-            let is_marked = origin(
-                &pull.title,
-                pull.body.as_deref().unwrap_or_default(),
-                &request.run,
-            ) != MarkedText::Foreign;
+            let body = pull.body.as_deref().unwrap_or_default();
+            let is_marked = origin(&pull.title, body, run) != MarkedText::Foreign;
             match (pull.state, is_marked) {
                 (PullState::Open, true) => 0,
                 (PullState::Open, false) => 1,
@@ -82,7 +79,7 @@ impl Pulls<'_> {
                 return Err(error);
             }
             sleep(self.client.pace().first_pause.saturating_mul(1 << looks.min(4))).await;
-            if let Some(found) = self.find(request).await? {
+            if let Some(found) = self.find(&request.branch, &request.run).await? {
                 return Ok(found);
             }
         }

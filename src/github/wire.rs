@@ -6,6 +6,15 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Account {
     pub(super) login: String,
+    #[serde(rename = "type", default)]
+    kind: String,
+}
+
+impl Account {
+    /// Whether it belongs to an App.
+    pub(super) fn is_program(&self) -> bool {
+        self.kind == "Bot" || self.login.ends_with("[bot]")
+    }
 }
 
 /// A repository.
@@ -52,6 +61,13 @@ pub(super) struct PullBranch {
     pub(super) name: String,
     /// Its last commit.
     pub(super) sha: String,
+    /// The repository that has it; `None` for a fork that was deleted.
+    pub(super) repo: Option<PullRepository>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct PullRepository {
+    pub(super) full_name: String,
 }
 
 /// A branch and its last commit.

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use serde_json::Value;
 
 use super::FakeGitHub;
 use super::auth::{App, Identity, permissions};
@@ -259,6 +260,20 @@ impl FakeGitHub {
     /// The comments below an issue or pull request.
     pub fn comments(&self, repo: &str, number: u64) -> Vec<Comment> {
         issue(&mut self.world(), repo, number).comments.clone()
+    }
+
+    /// The answers in a thread of a pull request, whose first comment has this number: who wrote them, and what.
+    pub fn replies(&self, repo: &str, thread: u64) -> Vec<(String, String)> {
+        let mut world = self.world();
+        let pulls = world.repo_mut(repo).issues.values();
+        let comments = pulls
+            .filter_map(|issue| issue.pull.as_ref())
+            .flat_map(|pull| &pull.review_comments);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        comments
+            .filter(|comment| comment["in_reply_to_id"] == thread)
+            .map(|comment| (text(&comment["user"]["login"]), text(&comment["body"])))
+            .collect()
     }
 
     /// The names of the labels of an issue or pull request.

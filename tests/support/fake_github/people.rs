@@ -172,6 +172,28 @@ impl FakeGitHub {
         id
     }
 
+    /// A person answers in a thread of a pull request, whose first comment has this number. Returns the answer's number.
+    pub fn reply_as(&self, login: &str, repo: &str, thread: u64, body: &str) -> u64 {
+        let mut world = self.world();
+        let (id, now) = (world.new_id(), world.stamp());
+        let pulls = world.repo_mut(repo).issues.values_mut();
+        let mut threads = pulls
+            .filter_map(|issue| issue.pull.as_mut())
+            .map(|pull| &mut pull.review_comments);
+        let is_first = |known: &Value| known["id"] == thread;
+        let comments = threads.find(|comments| comments.iter().any(is_first)).unwrap();
+        let mut answer = comments.iter().find(|known| is_first(known)).unwrap().clone();
+        answer["id"] = json!(id);
+        answer["node_id"] = json!(format!("PRRC_{id}"));
+        answer["in_reply_to_id"] = json!(thread);
+        answer["user"] = user(login);
+        answer["body"] = json!(body);
+        answer["created_at"] = json!(now);
+        answer["updated_at"] = json!(now);
+        comments.push(answer);
+        id
+    }
+
     /// A person merges a pull request with a merge commit.
     pub fn merge_as(&self, login: &str, repo: &str, number: u64) {
         let mut world = self.world();

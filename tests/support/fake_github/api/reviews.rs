@@ -110,6 +110,10 @@ fn create_comment(call: &mut Call<'_>) -> Handled {
 
 fn reply(call: &mut Call<'_>) -> Handled {
     let (id, first) = find(call)?;
+    if first["in_reply_to_id"].is_u64() {
+        // Answers belong to the first comment of a thread.
+        return Err(Reply::not_found());
+    }
     let mut comment =
         json!({ "path": first["path"], "line": first["line"], "commit_id": first["commit_id"] });
     comment["in_reply_to_id"] = json!(id);
