@@ -89,6 +89,12 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// The text without characters that a terminal would obey, and with line breaks of one kind.
+#[must_use]
+pub(crate) fn without_hidden(text: &str) -> String {
+    text.replace("\r\n", "\n").replace(is_hidden, "")
+}
+
 /// The beginning of a text, at most `limit` bytes; whole characters.
 pub(crate) fn first_bytes(text: &str, limit: usize) -> &str {
     let mut end = limit.min(text.len());
@@ -118,6 +124,8 @@ mod tests {
         let hostile = "a\x1b[31m\u{9b}2J\x07\r\u{202e}\u{2066}\u{200f}\x7f\0b";
         let shown = "a\\u001b[31m\\u009b2J\\u0007\\u000d\\u202e\\u2066\\u200f\\u007f\\u0000b";
         assert_eq!(visible(hostile), shown);
+        assert_eq!(without_hidden(hostile), "a[31m2Jb");
+        assert_eq!(without_hidden("a\r\nb\tc"), "a\nb\tc");
         let plain = "plain\n\ttext, \u{e4}\u{65e5}\u{1f600}";
         assert!(matches!(visible(plain), Cow::Borrowed(text) if text == plain));
     }

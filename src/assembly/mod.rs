@@ -43,6 +43,7 @@ mod ralph;
 pub(crate) mod readiness;
 mod removal;
 mod reporter;
+mod respond;
 pub(crate) mod routes;
 mod settings;
 pub(crate) mod spec;

@@ -22,6 +22,7 @@ mod overrides;
 mod poll;
 mod reference;
 mod remove;
+mod respond;
 mod resume;
 mod run;
 mod sandbox;
@@ -86,6 +87,7 @@ enum CliCommand {
     Run(run::RunArgs),
     Resume(resume::ResumeArgs),
     Poll(poll::PollArgs),
+    Respond(respond::RespondArgs),
     Status(status::StatusArgs),
     /// Pause a run after its current iteration
     Pause(control::LiveRunArgs),
@@ -207,6 +209,7 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::Run(args) => block_on(run::run(context, args)),
         CliCommand::Resume(args) => block_on(resume::resume(context, args)),
         CliCommand::Poll(args) => block_on(poll::poll(context, args)),
+        CliCommand::Respond(args) => block_on(respond::respond(context, args)),
         CliCommand::Status(args) => status::status(context, &args),
         CliCommand::Pause(args) => control::intervene(context, &args, Intervention::Pause),
         CliCommand::Rotate(args) => control::intervene(context, &args, Intervention::Rotate),

@@ -14,14 +14,14 @@ use super::{image, issue};
 #[derive(Debug, clap::Args)]
 pub(super) struct ResumeArgs {
     /// The run; the newest one by default
-    run: Option<String>,
+    pub(super) run: Option<String>,
     /// Leave this note first, for example as an answer to an agent that is blocked
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    note: Option<String>,
+    pub(super) note: Option<String>,
     #[command(flatten)]
-    image: image::RebuildFlag,
+    pub(super) image: image::RebuildFlag,
     #[command(flatten)]
-    output: EventOutputArgs,
+    pub(super) output: EventOutputArgs,
 }
 
 pub(super) async fn resume(context: &Context, args: ResumeArgs) -> CliResult {

@@ -8,7 +8,7 @@ use crate::runs::Site;
 use crate::support::fake_github::{FakeGitHub, LimitSettings, Role};
 use crate::support::ralph::{Ended, Live, commit, doing, ending, eventually, finish, run, script, write};
 
-const SPEC: &str = "---\nbranch: feature/hello\nbase: main\n---\nBoth files greet.\n\n## Write a.txt\n\n## Write b.txt\n\n\
+pub const SPEC: &str = "---\nbranch: feature/hello\nbase: main\n---\nBoth files greet.\n\n## Write a.txt\n\n## Write b.txt\n\n\
     ## Write c.txt [blocked: not yet]\n";
 pub const PERMISSIONS: [&str; 3] = ["contents:write", "pull_requests:write", "issues:write"];
 pub const COMMANDS: &str =
@@ -53,13 +53,13 @@ pub fn ready_issue(site: &Site, title: &str, body: &str) -> u64 {
 }
 
 /// A site with an issue.
-fn site(github: FakeGitHub, body: &str) -> (Site, u64) {
+pub fn site(github: FakeGitHub, body: &str) -> (Site, u64) {
     let site = queue_site(github);
     let issue = ready_issue(&site, "Say hello", body);
     (site, issue)
 }
 
-fn run_issue(site: &Site, issue: u64, script: &serde_json::Value) -> Ended {
+pub fn run_issue(site: &Site, issue: u64, script: &serde_json::Value) -> Ended {
     finish(site.scripted(script).args(["--issue", &issue.to_string()]))
 }
 

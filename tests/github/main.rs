@@ -36,6 +36,7 @@ mod forge;
 mod issues;
 mod notes;
 mod poll;
+mod reviews;
 mod runs;
 mod stacks;
 mod statuses;

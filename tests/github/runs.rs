@@ -257,7 +257,7 @@ fn work_that_was_taken_back_is_not_published() {
 }
 
 /// Somebody else's pull request changes `a.txt` too.
-fn other_pull_request(site: &Site) {
+pub fn other_pull_request(site: &Site) {
     site.github
         .push_as("ada", REPO, "ada/greeting", "a.txt", "good day\n");
     site.github.add_collaborator(REPO, "ada", Role::Write);
