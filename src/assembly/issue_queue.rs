@@ -7,10 +7,11 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use crate::config::{Config, ForgeType};
-use crate::github::{Claim, ClaimAttempt, Claims, GitHubForge, Issue, IssueStatus, Issues};
+use crate::github::{Claim, ClaimAttempt, Claims, GitHubForge, Issue, IssueStatus, Issues, Reviews};
+use crate::id::RunId;
 use crate::scm::Repository;
 use crate::secret::Redactor;
-use crate::state::RunDir;
+use crate::state::{RunDir, StateError, is_done};
 use crate::task::{SpecIssue, render_ticks};
 
 use super::configuration::{GivenSettings, load_of_run};
@@ -28,6 +29,7 @@ pub(crate) struct IssueQueue {
     url: String,
     pub(crate) issues: Issues,
     pub(crate) claims: Claims,
+    pub(crate) reviews: Reviews,
     pub(super) redactor: Redactor,
     forge: GitHubForge,
 }
@@ -70,6 +72,7 @@ impl IssueQueue {
             given,
             url: format!("{}/{name}.git", settings.github.url.trim_end_matches('/')),
             issues: Issues::new(client.clone(), name.clone()),
+            reviews: Reviews::new(client.clone(), name.clone()),
             claims: Claims::new(client, name, &owner, lease),
             redactor,
             forge,
@@ -87,6 +90,29 @@ impl IssueQueue {
         lines.map_err(|error| {
             AssemblyError::from_error(AssemblyErrorKind::Runtime, &error).with_hint_of(error.hint())
         })
+    }
+
+    /// Claims the issue of a run on this host that is done, if reviewers of its pull request ask for something new. The run
+    /// goes on with that.
+    pub(crate) async fn claim_reviewed(
+        &self,
+        run: &RunId,
+    ) -> Result<Option<Arc<ClaimedIssue>>, AssemblyError> {
+        let run = match self.context.surroundings.runs()?.open(run) {
+            Ok(run) if run.facts().issue.is_some() && run.holder()?.is_none() => run,
+            // Another process works on it.
+            Ok(_) | Err(StateError::NoSuchRun { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if !is_done(&run.journal()?) {
+            return Ok(None);
+        }
+        let control = RunControl::with(self.context.clone(), self.given.clone());
+        let news = control.take_reviews(&run).await?;
+        if !news.is_due {
+            return Ok(None);
+        }
+        Self::claim_of_run(&self.context, self.given.clone(), &run).await
     }
 
     /// The issues that an issue waits for. An issue that is not a specification waits for nothing: its claim says why.

@@ -44,6 +44,13 @@ pub struct ReviewedPull {
     pub ended: Option<&'static str>,
 }
 
+#[derive(Deserialize)]
+struct OpenPull {
+    #[serde(default)]
+    body: Option<String>,
+    updated_at: Timestamp,
+}
+
 /// What was found below a pull request.
 #[derive(Debug, Default)]
 pub struct FoundReviews {
@@ -67,6 +74,18 @@ impl Reviews {
 
     fn path(&self, rest: &str) -> String {
         format!("repos/{}/{rest}", self.repository)
+    }
+
+    /// The runs that open pull requests belong to, by their markers, and when anything about each changed last. GitHub does not
+    /// count the call if nothing has changed.
+    pub async fn open(&self) -> Result<Vec<(RunId, Timestamp)>, GitHubError> {
+        let path = self.path("pulls?state=open");
+        let pulls: Vec<OpenPull> = self.client.list_again(&path).await?;
+        let run = |pull: &OpenPull| run_of(pull.body.as_deref().unwrap_or_default());
+        let runs = pulls
+            .iter()
+            .filter_map(|pull| Some((run(pull)?, pull.updated_at)));
+        Ok(runs.collect())
     }
 
     /// The pull request with this number, if there is one.

@@ -16,6 +16,7 @@ use crate::assembly::issue::{ClaimedIssue, IssueResult};
 use crate::assembly::issue_queue::{IssueQueue, numbers};
 use crate::assembly::{AssemblyContext, AssemblyError, RalphBuilder};
 use crate::github::{Issue, IssueStatus};
+use crate::id::RunId;
 use crate::state::RunDir;
 
 use super::issue_work::{EndedWork, WorkOrder, asked_for, work_on_issue};
@@ -58,6 +59,8 @@ pub(crate) struct Poller {
     refused: BTreeMap<u64, Timestamp>,
     /// Issues that wait for others, and for which ones their comment says so.
     waiting: BTreeMap<u64, Vec<u64>>,
+    /// Pull requests whose reviews were looked at: when they were changed last.
+    reviewed: BTreeMap<RunId, Timestamp>,
     /// How many issues need a person since the start.
     needs_attention: usize,
 }
@@ -86,6 +89,7 @@ impl Poller {
             running: JoinSet::new(),
             refused: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            reviewed: BTreeMap::new(),
             needs_attention: 0,
         }
     }
@@ -135,7 +139,7 @@ impl Poller {
         self.refused
             .retain(|number, _| specifications.iter().any(|issue| issue.number == *number));
         let left = self.left_behind(&specifications).await?;
-        let mut started = 0;
+        let mut started = self.respond().await?;
         for issue in &specifications {
             let Some(status) = claimable(issue, &left).filter(|_| self.settings.wants(issue)) else {
                 continue;
@@ -192,6 +196,38 @@ impl Poller {
         self.waiting.remove(&number);
         let reporter = &self.context.reporter;
         reporter.inform(&format!("issue #{number} is claimed: {}", claimed.title()));
+        self.begin(claimed)?;
+        Ok(true)
+    }
+
+    /// Lets runs of this host go on that are done and whose reviewers ask for something. Returns how many.
+    async fn respond(&mut self) -> Result<usize, AssemblyError> {
+        let mut started = 0;
+        for (run, updated) in self.queue.reviews.open().await? {
+            let is_known = self.reviewed.get(&run) == Some(&updated);
+            if is_known || self.active.len() >= self.settings.max_parallel {
+                continue;
+            }
+            let claimed = self.queue.claim_reviewed(&run).await;
+            self.reviewed.insert(run.clone(), updated);
+            let reporter = &self.context.reporter;
+            match claimed {
+                Ok(None) => {}
+                Ok(Some(claimed)) => {
+                    let number = claimed.number();
+                    reporter.inform(&format!("issue #{number}: run {run} goes on with its reviews"));
+                    self.begin(claimed)?;
+                    started += 1;
+                }
+                Err(error) => reporter.warn(&format!("the reviews of run {run}: {error}")),
+            }
+        }
+        Ok(started)
+    }
+
+    /// Begins the work on a claimed issue.
+    fn begin(&mut self, claimed: Arc<ClaimedIssue>) -> Result<(), AssemblyError> {
+        let number = claimed.number();
         let builder = (self.builder)()?;
         let (orders, asked) = watch::channel(WorkOrder::GoOn);
         let (started, run) = watch::channel(None);
@@ -206,7 +242,7 @@ impl Poller {
             let work = work_on_issue(&surroundings, claimed, builder, asked, started);
             (number, Box::pin(work).await)
         });
-        Ok(true)
+        Ok(())
     }
 
     /// Shows on a ready issue that it waits for others.

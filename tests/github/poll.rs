@@ -132,6 +132,40 @@ fn a_stacked_issue_outlives_its_base() {
     running.wait().expect(0, &["pull/4"]);
 }
 
+/// A reviewer asks for a change after the issue is done: the run goes on, and answers.
+#[test]
+fn reviews_continue_the_run_of_an_issue() {
+    let site = queue_site(FakeGitHub::start());
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    let first = [
+        write("a.txt", "hello\n"),
+        write("b.txt", "hello\n"),
+        commit("Say hello"),
+    ];
+    let second = [write("c.txt", "bye\n"), commit("Say bye")];
+    let answers = script([ending(first), ending(second)]);
+    once(&site, &answers).expect(0, &["done, "]);
+    let before = site.github.pulls(REPO).remove(0);
+    site.github
+        .review_as("ada", REPO, before.number, "CHANGES_REQUESTED", "Say bye too.");
+    once(&site, &answers).expect(0, &["goes on with its reviews", "done, "]);
+    assert_eq!(status(&site, issue), "done");
+    let after = site.github.pulls(REPO).remove(0);
+    assert_eq!(after.number, before.number);
+    assert_ne!(after.head_sha, before.head_sha);
+    let comments = site.github.comments(REPO, after.number);
+    let is_answer = |body: &str| body.contains(&after.head_sha[..7]);
+    assert!(
+        comments.iter().any(|comment| is_answer(&comment.body)),
+        "{comments:?}"
+    );
+    // Nothing is new: no run goes on.
+    let ended = once(&site, &answers);
+    ended.expect(0, &[]);
+    assert!(!ended.stderr.contains("goes on"), "{ended:?}");
+    expect_no_claims(&site);
+}
+
 /// While a run works, a person does something; then this is the status, and the comment says this. Nothing is pushed.
 fn interfere(act: impl FnOnce(&Site, u64), expected: &str, said: &str) {
     let site = queue_site(FakeGitHub::start());
