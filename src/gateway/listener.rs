@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::http::{self, RequestScope};
 use super::shared::{GatewayCore, ServedConnection};
-use super::stream::Buffered;
+use super::stream::{Buffered, ClientStream};
 use super::{dns, proxy, tcp, tls};
 
 /// The protocol of a listener's connections. The port is the one that the sandbox connects to.
@@ -66,7 +66,7 @@ pub(super) async fn accept(core: Arc<GatewayCore>, protocol: ListenerProtocol, l
         };
         // Without it small messages are delayed.
         let _ = client.set_nodelay(true);
-        connections.spawn(serve(core.clone(), protocol, client, destination));
+        connections.spawn(serve(core.clone(), protocol, Box::new(client), destination));
     }
 }
 
@@ -74,7 +74,7 @@ pub(super) async fn accept(core: Arc<GatewayCore>, protocol: ListenerProtocol, l
 pub(super) async fn serve(
     core: Arc<GatewayCore>,
     protocol: ListenerProtocol,
-    client: TcpStream,
+    client: Box<dyn ClientStream>,
     destination: SocketAddr,
 ) {
     let slot = core.slots.acquire();

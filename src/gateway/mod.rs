@@ -63,7 +63,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -82,7 +82,7 @@ pub use limits::GatewayLimits;
 pub use listener::ListenerProtocol;
 pub use phantom::{NoRandomness, Phantom};
 pub use resolve::{Resolver, SystemResolver};
-pub use stream::ByteStream;
+pub use stream::{ByteStream, ClientStream};
 
 /// The parts of a gateway.
 pub struct GatewaySetup {
@@ -188,8 +188,20 @@ impl Gateway {
     }
 
     /// Serves one connection that the caller accepted. `destination` is the address that the sandbox connected to.
-    pub fn serve(&self, protocol: ListenerProtocol, client: TcpStream, destination: SocketAddr) {
-        self.spawn(listener::serve(self.core.clone(), protocol, client, destination));
+    pub fn serve(
+        &self,
+        protocol: ListenerProtocol,
+        client: impl ClientStream + 'static,
+        destination: SocketAddr,
+    ) {
+        let (core, client) = (self.core.clone(), Box::new(client));
+        self.spawn(listener::serve(core, protocol, client, destination));
+    }
+
+    /// Answers one DNS query that the caller received in a datagram. `None` if it deserves no answer.
+    #[must_use]
+    pub fn answer_dns(&self, query: &[u8]) -> Option<Vec<u8>> {
+        dns::respond(query, |name| self.core.look_up(name))
     }
 
     /// Replaces the policy; rules that people added stay. Open connections that the new one denies are closed at once.

@@ -4,7 +4,6 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -16,7 +15,7 @@ use super::injection::CredentialInjector;
 use super::inspect::Inspection;
 use super::permit::Permit;
 use super::slots::{ConnectionSlot, ConnectionSlots};
-use super::stream::{Buffered, ByteStream};
+use super::stream::{Buffered, ByteStream, ClientStream};
 use crate::network::probe::BeaconMatch;
 use crate::network::{
     Denial, HostName, Policy, PolicyRequest, PolicyVerdict, RequestContent, RequestHost, SyntheticAddresses,
@@ -32,7 +31,7 @@ pub(super) struct GatewayCore {
 }
 
 /// One connection that is being served.
-pub(super) struct ServedConnection<'a, C = TcpStream> {
+pub(super) struct ServedConnection<'a, C = Box<dyn ClientStream>> {
     pub(super) core: &'a GatewayCore,
     pub(super) slot: &'a ConnectionSlot,
     pub(super) client: Buffered<C>,

@@ -4,6 +4,7 @@ use std::io::{self, Cursor};
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// The largest read, in bytes.
 const MAX_READ: usize = 64 * 1024;
@@ -14,6 +15,19 @@ const FIRST_READ: usize = 2 * 1024;
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
+
+/// A connection of a sandbox.
+pub trait ClientStream: ByteStream {
+    /// Makes the connection end with a reset when it is dropped.
+    fn reset_on_close(&self);
+}
+
+impl ClientStream for TcpStream {
+    fn reset_on_close(&self) {
+        // When it fails, the connection is closed normally.
+        let _ = self.set_zero_linger();
+    }
+}
 
 /// A stream and the bytes that were read from it but not used yet.
 pub(super) struct Buffered<S> {

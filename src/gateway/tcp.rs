@@ -61,8 +61,7 @@ pub(super) async fn serve(
 
 /// Makes the connection of the client end with a reset when it is dropped.
 fn reset_on_close(connection: &ServedConnection<'_>) {
-    // When it fails, the connection is closed normally.
-    let _ = connection.client.stream.set_zero_linger();
+    connection.client.stream.reset_on_close();
 }
 
 /// Serves a connection whose requests are judged one by one: in inspected TLS, or without TLS.

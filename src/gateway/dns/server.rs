@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
 use super::respond;
 use crate::gateway::shared::GatewayCore;
 use crate::gateway::slots::ConnectionSlot;
+use crate::gateway::stream::ByteStream;
 
 /// The longest query, in bytes.
 const MAX_QUERY: usize = 4096;
@@ -59,7 +60,7 @@ pub(in crate::gateway) async fn serve_udp(core: Arc<GatewayCore>, socket: UdpSoc
 /// Answers the queries of one connection.
 pub(in crate::gateway) async fn serve_tcp(
     core: &GatewayCore,
-    mut client: TcpStream,
+    mut client: impl ByteStream,
     slot: &ConnectionSlot,
 ) -> io::Result<()> {
     for _ in 0..MAX_QUERIES {
