@@ -61,6 +61,7 @@ impl Stage {
             host: self.host.clone(),
             guest_dir: self.dir.path().join("guest"),
             cache: self.dir.path().join("image-files"),
+            seal: docker::SealChoice::Auto,
             host_name: "bench".to_owned(),
             clock: ralph::clock::system(),
         })

@@ -50,7 +50,7 @@ async fn read_image(
     let paths: BTreeSet<String> = presets(config)
         .flat_map(|packages| packages.image_paths(&env))
         .collect();
-    let cache = provider::docker_options(&context.surroundings)?.cache;
+    let cache = provider::docker_options(&context.surroundings, config)?.cache;
     let now = context.surroundings.now();
     Ok((engine.image_files(&found.id, &paths, &cache, now).await?, env))
 }

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{Config, ConfigLayer, OnUnenforceable, SandboxType};
+use crate::config::{Config, ConfigLayer, OnUnenforceable, SandboxType, SealSetting};
 use crate::network::{PackageConfig, Policy};
 use crate::sandbox::daytona::{
     DaytonaOptions, DaytonaPrices, DaytonaProgress, DaytonaProvider, DaytonaSecret,
 };
-use crate::sandbox::docker::{self, DockerOptions};
+use crate::sandbox::docker::{self, DockerOptions, SealChoice};
 use crate::sandbox::docker_sandbox;
 use crate::sandbox::local::{LocalOptions, LocalProvider};
 use crate::sandbox::tart::{self, TartOptions};
@@ -71,7 +71,7 @@ pub(crate) fn create_provider_with(
             path: surroundings.var("PATH").unwrap_or("/usr/bin:/bin").to_owned(),
             passthrough: config.passthrough(),
         })),
-        SandboxType::Docker => Arc::new(docker::provider(docker_options(surroundings)?)),
+        SandboxType::Docker => Arc::new(docker::provider(docker_options(surroundings, config)?)),
         SandboxType::DockerSandbox => {
             let options = vm_options(surroundings, "docker-sandboxes")?;
             Arc::new(docker_sandbox::provider(options))
@@ -102,8 +102,16 @@ pub(crate) fn image_source(context: &AssemblyContext, config: &Config) -> ImageS
 }
 
 /// The options of the `docker` provider.
-pub(crate) fn docker_options(surroundings: &Surroundings) -> Result<DockerOptions, AssemblyError> {
+pub(crate) fn docker_options(
+    surroundings: &Surroundings,
+    config: &Config,
+) -> Result<DockerOptions, AssemblyError> {
     Ok(DockerOptions {
+        seal: match config.settings.sandbox.docker.seal {
+            SealSetting::Auto => SealChoice::Auto,
+            SealSetting::Handed => SealChoice::Handed,
+            SealSetting::Relayed => SealChoice::Relayed,
+        },
         base: surroundings.data_dir()?.join("sandboxes"),
         engine: surroundings.engine(),
         guest_dir: surroundings.data_dir()?.join("guest"),

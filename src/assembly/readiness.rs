@@ -161,7 +161,11 @@ fn keys(config: &Config) -> Vec<Readiness> {
 }
 
 /// Whether sandboxes of this kind can be created.
-async fn provider(context: &AssemblyContext, given: &GivenSettings, kind: SandboxType) -> Readiness {
+pub(crate) async fn provider(
+    context: &AssemblyContext,
+    given: &GivenSettings,
+    kind: SandboxType,
+) -> Readiness {
     let checked = async {
         let mut given = given.clone();
         let setting = |key: &str, value: &str| ConfigOverride {
@@ -176,11 +180,13 @@ async fn provider(context: &AssemblyContext, given: &GivenSettings, kind: Sandbo
         }
         let project = project_dir(context.surroundings.dir());
         let config = configuration::load_quietly(context, project, &given)?;
-        create_provider(context, &config)?.check().await?;
-        Ok::<_, AssemblyError>(())
+        let provider = create_provider(context, &config)?;
+        provider.check().await?;
+        Ok::<_, AssemblyError>(provider.seal().await?)
     };
     match timeout(CHECK_TIMEOUT, checked).await {
-        Ok(Ok(())) => Readiness::ready(kind.name(), "ready".to_owned()),
+        Ok(Ok(None)) => Readiness::ready(kind.name(), "ready".to_owned()),
+        Ok(Ok(Some(seal))) => Readiness::ready(kind.name(), format!("ready; the seal of networks is {seal}")),
         Ok(Err(error)) => {
             let next = error.hint().map(ToOwned::to_owned);
             Readiness::missing(kind.name(), error_chain(&error), next)

@@ -42,6 +42,18 @@ impl SandboxType {
     }
 }
 
+/// How the `docker` provider seals networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SealSetting {
+    /// Handed where the engine shares the kernel of the host, relayed elsewhere.
+    Auto,
+    /// Sockets are handed to the gateway.
+    Handed,
+    /// Connections are relayed over a stream of the engine.
+    Relayed,
+}
+
 /// What to do when the provider cannot enforce the network policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

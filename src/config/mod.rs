@@ -49,7 +49,8 @@ use stack::{FileReader, LayerStack};
 use variables::EnvVariables;
 
 pub use choice::{
-    DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests, SandboxType,
+    DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests,
+    SandboxType, SealSetting,
 };
 pub use error::{ConfigError, ConfigFinding};
 pub use key::KeyPath;
@@ -58,10 +59,10 @@ pub use loaded::Config;
 pub use models::ModelSettings;
 pub use schema::schema;
 pub use settings::{
-    AgentSettings, BudgetSettings, ConfigSettings, CustomAgentSettings, DaytonaSettings, DoctorSettings,
-    DoneSettings, ForgeGitHubSettings, ForgeSettings, GitSettings, GutterSettings, ImageSettings,
-    ModelEndpointSettings, NetworkSettings, NixImageSettings, PromptSettings, ResourceSettings,
-    SandboxSettings, TaskSettings, TimerSettings,
+    AgentSettings, BudgetSettings, ConfigSettings, CustomAgentSettings, DaytonaSettings, DockerSettings,
+    DoctorSettings, DoneSettings, ForgeGitHubSettings, ForgeSettings, GitSettings, GutterSettings,
+    ImageSettings, ModelEndpointSettings, NetworkSettings, NixImageSettings, PromptSettings,
+    ResourceSettings, SandboxSettings, TaskSettings, TimerSettings,
 };
 
 /// Every setting with its default and what it means.

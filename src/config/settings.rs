@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::choice::{
-    DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests, SandboxType,
+    DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests,
+    SandboxType, SealSetting,
 };
 use super::models::ModelSettings;
 use super::read;
@@ -104,8 +105,18 @@ pub struct SandboxSettings {
     pub model_calls: ModelCallSettings,
     /// Its limits.
     pub resources: ResourceSettings,
+    /// Sandboxes of a container engine.
+    pub docker: DockerSettings,
     /// Sandboxes at Daytona.
     pub daytona: DaytonaSettings,
+}
+
+/// `[sandbox.docker]`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DockerSettings {
+    /// How networks are sealed.
+    pub seal: SealSetting,
 }
 
 /// `[sandbox.github]`

@@ -235,11 +235,14 @@ pub(super) fn unstarted(image: &Digest, label: &str) -> ContainerSpec {
         env: BTreeMap::new(),
         labels: BTreeMap::from([(label.to_owned(), String::new())]),
         mounts: Vec::new(),
+        shared_dir: None,
+        shared_dir_of: None,
         in_memory: BTreeMap::new(),
         limits: ContainerLimits::default(),
         network: ContainerNetwork::Isolated { dns: None },
         seccomp: None,
         manages_network: false,
+        removes_itself: false,
     }
 }
 

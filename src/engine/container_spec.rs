@@ -38,6 +38,10 @@ pub struct ContainerSpec {
     pub labels: BTreeMap<String, String>,
     /// Files and directories of the host that it can see.
     pub mounts: Vec<ContainerMount>,
+    /// A directory of its image that other containers can see.
+    pub shared_dir: Option<PathBuf>,
+    /// The container whose shared directory it sees, by its id. It cannot change it.
+    pub shared_dir_of: Option<String>,
     /// Directories in memory (tmpfs), with their mount options.
     pub in_memory: BTreeMap<PathBuf, String>,
     /// Resource limits.
@@ -48,6 +52,8 @@ pub struct ContainerSpec {
     pub seccomp: Option<SeccompProfile>,
     /// Whether it may change addresses, routes and the firewall of its network. Its root file system is read-only then.
     pub manages_network: bool,
+    /// Whether the engine removes it when its first process exits.
+    pub removes_itself: bool,
 }
 
 /// A seccomp profile. Docker takes its text, podman the path of a file.
@@ -129,6 +135,7 @@ impl ContainerSpec {
         let no_gain = std::iter::once("no-new-privileges".to_owned());
         HostConfig {
             privileged: Some(false),
+            auto_remove: Some(self.removes_itself),
             cap_drop: Some(vec!["ALL".to_owned()]),
             cap_add: self
                 .manages_network
@@ -154,7 +161,8 @@ impl ContainerSpec {
                 soft: Some(0),
                 hard: Some(0),
             }]),
-            mounts: Some(self.mounts.iter().map(ContainerMount::as_api).collect()),
+            mounts: Some(self.mounts()),
+            volumes_from: self.shared_dir_of.as_ref().map(|id| vec![format!("{id}:ro")]),
             tmpfs: Some(
                 self.in_memory
                     .iter()
@@ -175,6 +183,17 @@ impl ContainerSpec {
             }),
             ..Default::default()
         }
+    }
+
+    /// Without a source, the engine creates a volume with what the image has there, and removes it with the container.
+    fn mounts(&self) -> Vec<ApiMount> {
+        let shared = self.shared_dir.iter().map(|dir| ApiMount {
+            typ: Some(MountType::VOLUME),
+            target: Some(dir.to_string_lossy().into_owned()),
+            ..Default::default()
+        });
+        let mounts = self.mounts.iter().map(ContainerMount::as_api);
+        mounts.chain(shared).collect()
     }
 
     fn dns(&self) -> Option<Ipv4Addr> {

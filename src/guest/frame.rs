@@ -56,13 +56,29 @@ impl fmt::Display for FrameError {
 impl std::error::Error for FrameError {}
 
 /// Decodes frames from bytes that arrive in pieces of any size.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FrameDecoder {
     buffer: Vec<u8>,
     consumed: usize,
+    max_payload: usize,
+}
+
+impl Default for FrameDecoder {
+    fn default() -> Self {
+        Self::with_limit(MAX_PAYLOAD)
+    }
 }
 
 impl FrameDecoder {
+    /// A decoder that refuses longer payloads than this.
+    pub(crate) fn with_limit(max_payload: usize) -> Self {
+        Self {
+            buffer: Vec::new(),
+            consumed: 0,
+            max_payload,
+        }
+    }
+
     /// The buffer to append the next bytes to. The bytes in it must not be changed.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         self.buffer.drain(..self.consumed);
@@ -78,7 +94,7 @@ impl FrameDecoder {
             return Ok(None);
         };
         let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
-        if length > MAX_PAYLOAD {
+        if length > self.max_payload {
             return Err(FrameError::TooLong { kind, length });
         }
         let Some(payload) = rest.get(..length) else {

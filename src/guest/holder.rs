@@ -3,6 +3,9 @@
 //! Ralph connects to the holder's socket and sends requests. A response describes the state of the namespace and carries
 //! the listeners as open files. The holder keeps none of them: when ralph exits, nothing listens and the sandbox reaches
 //! nothing. Only the newest connection is served; an older one is closed, so that its listeners are released.
+//!
+//! Where ralph runs on another kernel, open files cannot be passed to it. There the holder only keeps the namespace, and
+//! `guest relay` in the same container accepts the connections (see `relay`).
 
 use std::fs::{self, Permissions};
 use std::io::{self, Read, Write};
@@ -15,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::firewall::{KernelFirewall, PacketAction};
-use super::holder_protocol::{self, HolderRequest, ListenerTransport, SOCKET};
+use super::holder_protocol::{self, BOOT_ID, HolderRequest, ListenerTransport, SOCKET};
 use super::links;
 use super::sys::{self, PollEntry};
 use super::sys_net::{self, IpFamily};
@@ -26,6 +29,8 @@ const MAX_REQUEST: u32 = 64 * 1024;
 /// How long an earlier ralph may take to close its listeners.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(3);
 const RETRY_PAUSE: Duration = Duration::from_millis(2);
+/// How long the boot id can be read.
+const BOOT_ID_SHOWN: Duration = Duration::from_secs(60);
 
 /// Serves the ralph that connected last, forever.
 pub(crate) fn hold(dir: &Path) -> io::Result<()> {
@@ -50,6 +55,21 @@ pub(crate) fn hold(dir: &Path) -> io::Result<()> {
             Err(error) => eprintln!("guest: {error}"),
         }
     }
+}
+
+/// Keeps the namespace and serves no requests, forever.
+pub(crate) fn keep() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+/// Prints the id that the kernel drew when it started. Then it waits, so that ralph can read it from the log of a container
+/// that removes itself.
+pub(crate) fn print_boot_id() -> io::Result<()> {
+    println!("{}", fs::read_to_string(BOOT_ID)?.trim());
+    thread::sleep(BOOT_ID_SHOWN);
+    Ok(())
 }
 
 /// Opens the socket. It appears under its name only once any user may connect: ralph may be another user.
@@ -89,7 +109,7 @@ fn serve(mut stream: &UnixStream) -> io::Result<bool> {
 }
 
 /// Handles a request; returns the state of the namespace and the listeners.
-fn handle(request: HolderRequest) -> io::Result<(String, Vec<OwnedFd>)> {
+pub(crate) fn handle(request: HolderRequest) -> io::Result<(String, Vec<OwnedFd>)> {
     let files = match request {
         HolderRequest::Describe => Vec::new(),
         HolderRequest::Seal => {

@@ -7,6 +7,9 @@ use std::net::SocketAddr;
 /// The holder's socket, in the directory that it shares with ralph.
 pub(crate) const SOCKET: &str = "holder";
 
+/// The id that the kernel drew when it started.
+pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
 /// A request from ralph to the holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HolderRequest {

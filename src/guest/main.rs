@@ -19,6 +19,9 @@ mod message;
 mod netlink;
 mod nf_tables;
 mod probe;
+mod relay;
+mod relay_protocol;
+mod relayed_socket;
 mod server;
 mod sys;
 mod sys_net;
@@ -40,14 +43,17 @@ fn main() -> ExitCode {
     let result = match args[..] {
         ["session"] => session(None),
         ["session", socket] => session(Some(socket)),
+        ["hold"] => holder::keep(),
         ["hold", dir] => holder::hold(Path::new(dir)),
+        ["relay"] => relay::relay(),
+        ["boot-id"] => holder::print_boot_id(),
         ["probe", ref probes @ ..] => probe::run_all(probes),
         ["version"] => {
             println!("{VERSION_MARKER}");
             Ok(())
         }
         _ => Err(io::Error::other(
-            "usage: guest session [SOCKET] | hold DIRECTORY | probe PROBE... | version",
+            "usage: guest session [SOCKET] | hold [DIRECTORY] | relay | boot-id | probe PROBE... | version",
         )),
     };
     match result {

@@ -23,6 +23,8 @@ unsafe extern "C" {
     fn poll(fds: *mut PollEntry, count: c_ulong, milliseconds: c_int) -> c_int;
     fn signal(signal: c_int, handler: usize) -> usize;
     fn write(fd: c_int, bytes: *const c_void, count: usize) -> isize;
+    fn getrlimit(resource: c_int, limit: *mut ResourceLimit) -> c_int;
+    fn setrlimit(resource: c_int, limit: *const ResourceLimit) -> c_int;
     fn syscall(number: c_long, ...) -> c_long;
     #[cfg(feature = "escapes")]
     fn unshare(flags: c_int) -> c_int;
@@ -151,6 +153,34 @@ pub(crate) fn send_signal(signal: Signal, process: i32) {
     unsafe { kill(process, signal as c_int) };
 }
 
+/// Kills every process that this one can see, except for itself and the first one of its namespace.
+pub(crate) fn kill_all_others() {
+    const ALL: c_int = -1;
+    // SAFETY: touches no memory. It fails if there is no other process.
+    unsafe { kill(ALL, Signal::Kill as c_int) };
+}
+
+/// Has the layout of `struct rlimit` on 64-bit systems.
+#[repr(C)]
+struct ResourceLimit {
+    current: c_ulong,
+    maximum: c_ulong,
+}
+
+/// Raises the limit of open files as far as this process may.
+pub(crate) fn raise_open_files_limit() -> io::Result<()> {
+    const RLIMIT_NOFILE: c_int = 7;
+    let mut limit = ResourceLimit {
+        current: 0,
+        maximum: 0,
+    };
+    // SAFETY: the limit is ours to write to, and outlives both calls.
+    checked(unsafe { getrlimit(RLIMIT_NOFILE, &raw mut limit) })?;
+    limit.current = limit.maximum;
+    // SAFETY: as above.
+    checked(unsafe { setrlimit(RLIMIT_NOFILE, &raw const limit) })
+}
+
 const SIGCHLD: c_int = 17;
 
 /// Lets the kernel reap children that exit.
@@ -227,6 +257,11 @@ impl PollEntry {
     /// Ready when a write does not block, or the other end is closed.
     pub(crate) fn for_writing(fd: impl AsFd) -> Self {
         Self::new(fd, 4)
+    }
+
+    /// Ready in either case.
+    pub(crate) fn for_both(fd: impl AsFd) -> Self {
+        Self::new(fd, 1 | 4)
     }
 
     fn new(fd: impl AsFd, events: c_short) -> Self {

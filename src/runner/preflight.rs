@@ -200,11 +200,14 @@ impl RunInputs<'_> {
             );
         }
         let provider = &self.parts.provider;
+        // The network holds already, however it is connected.
+        let seal = provider.seal().await.ok().flatten();
+        let seal = seal.map_or(String::new(), |seal| format!("; its seal is {seal}"));
         let mode = self.spec.network.mode;
         ready(match (mode, provider.capabilities().network) {
             (PolicyMode::AllowAll, _) => format!("`{}` restricts nothing", mode.name()),
             (_, NetworkEnforcement::Nothing) => format!("`{}` does not enforce it", provider.name()),
-            (_, _) => format!("`{}` holds", mode.name()),
+            (_, _) => format!("`{}` holds{seal}", mode.name()),
         })
     }
 

@@ -213,6 +213,12 @@ pub trait Provider: Send + Sync {
         Ok(())
     }
 
+    /// How the networks of its sandboxes reach the gateway on this host, and why in this way. `None` if there is only one
+    /// way.
+    async fn seal(&self) -> Result<Option<String>, SandboxError> {
+        Ok(None)
+    }
+
     /// Creates and starts a sandbox.
     async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError>;
 

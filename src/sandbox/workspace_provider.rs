@@ -46,6 +46,11 @@ pub(super) trait WorkspaceBackend: Send + Sync + 'static {
     /// Whether the backend can be used on this host.
     async fn check(&self) -> Result<(), SandboxError>;
 
+    /// How networks reach the gateway, and why; see [`Provider::seal`].
+    async fn seal(&self) -> Result<Option<String>, SandboxError> {
+        Ok(None)
+    }
+
     /// Who owns the files of a workspace, if that is not the user of this process.
     async fn file_owner(&self) -> Result<Option<FileOwner>, SandboxError> {
         Ok(None)
@@ -377,6 +382,10 @@ impl<B: WorkspaceBackend> Provider for WorkspaceProvider<B> {
 
     async fn check(&self) -> Result<(), SandboxError> {
         self.backend.check().await
+    }
+
+    async fn seal(&self) -> Result<Option<String>, SandboxError> {
+        self.backend.seal().await
     }
 
     async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {

@@ -31,6 +31,7 @@ mod orphans;
 mod presets;
 mod proxy;
 mod refused;
+mod relayed;
 mod rootless;
 mod runs;
 mod seal;

@@ -1,4 +1,4 @@
-//! Engines whose sockets cannot be shared with this machine: refused, with the reason and what to do.
+//! Engines whose sockets cannot be handed to this machine.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Json, Response};
 use ralph::id::RunId;
 use ralph::network::{Policy, PolicyRule};
-use ralph::sandbox::docker::SealError;
+use ralph::sandbox::docker::{SealChoice, SealError};
 use ralph::sandbox::{Provider, SandboxError, SandboxSpec};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,30 +18,42 @@ use tokio::net::UnixListener;
 use crate::support::engine;
 
 #[tokio::test]
-async fn docker_desktop_is_refused_before_anything_is_made() {
+async fn docker_desktop_cannot_hand_over_sockets() {
     let desktop = Desktop::start();
-    let policy = Policy::allowlist([PolicyRule::parse("allowed.test").unwrap()]);
-    let refused = desktop.create(policy).await;
+    let refused = desktop.create(allowlist(), SealChoice::Handed).await;
     let source = refused.cause::<SealError>().expect("it is not sealed");
     assert!(matches!(source, SealError::OtherKernel), "{source:?}");
     assert!(source.to_string().contains("(in a virtual machine"), "{source}");
     assert!(
         refused
             .hint()
-            .is_some_and(|hint| hint.contains("use an engine on the host itself"))
+            .is_some_and(|hint| hint.contains("sandbox.docker.seal = \"auto\""))
     );
     assert_eq!(desktop.made(), [] as [Value; 0]);
     assert_eq!(crate::docker_test::sandbox_dirs(desktop.dir.path()), 0);
 }
 
 #[tokio::test]
-async fn on_docker_desktop_a_sandbox_that_may_reach_nothing_has_no_network() {
-    let desktop = Desktop::start();
-    // The stand-in makes nothing, but it was asked to.
-    desktop.create(Policy::deny()).await;
-    let made = desktop.made();
-    assert_eq!(made.len(), 1, "{made:?}");
-    assert_eq!(made[0]["HostConfig"]["NetworkMode"], "none");
+async fn on_docker_desktop_connections_are_relayed() {
+    for policy in [allowlist(), Policy::deny()] {
+        let desktop = Desktop::start();
+        // The fake makes nothing, but it was asked to.
+        desktop.create(policy, SealChoice::Auto).await;
+        let made = desktop.made();
+        assert_eq!(made.len(), 1, "{made:?}");
+        assert_eq!(made[0]["Entrypoint"], json!(["/.ralph/guest", "hold"]));
+        let settings = &made[0]["HostConfig"];
+        assert_eq!(settings["NetworkMode"], "none");
+        // No directory of the host, and the guest for the sandbox.
+        assert_eq!(
+            settings["Mounts"],
+            json!([{ "Type": "volume", "Target": "/.ralph" }])
+        );
+    }
+}
+
+fn allowlist() -> Policy {
+    Policy::allowlist([PolicyRule::parse("allowed.test").unwrap()])
 }
 
 /// This machine's processor, as engines name it.
@@ -70,8 +82,9 @@ impl Desktop {
     }
 
     /// Why no sandbox of this policy is made.
-    async fn create(&self, network: Policy) -> SandboxError {
+    async fn create(&self, network: Policy, seal: SealChoice) -> SandboxError {
         let mut options = engine::options(self.dir.path());
+        options.seal = seal;
         let host = format!("unix://{}", self.dir.path().join("socket").display());
         options.engine.env.insert("DOCKER_HOST".to_owned(), host);
         let spec = SandboxSpec {
@@ -104,7 +117,9 @@ async fn answer(
         ("GET", "/info") => Json(json!({
             "OperatingSystem": "Docker Desktop", "KernelVersion": "6.10.14-linuxkit", "NCPU": 2,
         })),
-        ("GET", "/images/image:1/json") => Json(json!({ "Id": format!("sha256:{}", "0".repeat(64)) })),
+        ("GET", path) if path.starts_with("/images/") && path.ends_with("/json") => {
+            Json(json!({ "Id": format!("sha256:{}", "0".repeat(64)) }))
+        }
         ("GET", "/containers/json") => Json(json!([])),
         ("POST", "/containers/create") => {
             made.lock().unwrap().push(serde_json::from_slice(&body).unwrap());

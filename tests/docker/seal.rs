@@ -9,7 +9,7 @@ use ralph::gateway::audit::{AuditRecord, AuditVerdict};
 use ralph::network::probe::{Beacon, Canary, ProbeFailure, ProbeResult, checks};
 use ralph::network::{Policy, PolicyRule};
 use ralph::sandbox::SandboxSpec;
-use ralph::sandbox::docker::SealError;
+use ralph::sandbox::docker::{SealChoice, SealError};
 use rstest::rstest;
 use tokio::net::TcpListener;
 
@@ -17,6 +17,7 @@ use crate::docker_test::{DockerTest, prints, shell};
 use crate::need;
 use crate::sealed::{AllAt, Sealed, StandIn, acceptor, expected_rules, holder, is_alone, reason, saved};
 use crate::site::Site;
+use crate::support::engine;
 use crate::support::ralph::{doing, finish, run, script, whole_task};
 
 #[tokio::test]
@@ -215,11 +216,12 @@ async fn the_holder_can_do_nothing_but_hold() {
     assert_eq!(of("{{.HostConfig.SecurityOpt}}"), "[no-new-privileges]");
     assert_eq!(of("{{.HostConfig.ReadonlyRootfs}}"), "true");
     assert_eq!(of("{{.HostConfig.NetworkMode}}"), "none");
-    assert_eq!(
-        of("{{.HostConfig.Memory}} {{.HostConfig.PidsLimit}}"),
-        "67108864 8"
-    );
-    assert_eq!(of("{{range .Mounts}}{{.Destination}} {{end}}"), "/run");
+    let (limits, mounts) = match engine::seal() {
+        SealChoice::Relayed => ("268435456 8", "/.ralph"),
+        _ => ("67108864 8", "/run"),
+    };
+    assert_eq!(of("{{.HostConfig.Memory}} {{.HostConfig.PidsLimit}}"), limits);
+    assert_eq!(of("{{range .Mounts}}{{.Destination}} {{end}}"), mounts);
     sandbox.close().await.unwrap();
 }
 

@@ -12,7 +12,7 @@ use crate::support::engine::docker;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_has_a_socket_of_its_own_and_leaves_no_door_open() {
-    let room = need!(DockerTest::new().await);
+    let room = need!(unsealed().await);
     let sandbox = room.create().await;
     assert_eq!(
         prints(

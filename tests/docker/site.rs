@@ -35,7 +35,8 @@ impl Site {
             "ralph.toml",
             &format!(
                 "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"docker\"\nimage = \"{image}\"\n\
-                 [sandbox.network]\npolicy = \"deny\"\n[sandbox.resources]\nmemory = \"512m\"\ncpus = \"1\"\n"
+                 [sandbox.network]\npolicy = \"deny\"\n[sandbox.resources]\nmemory = \"512m\"\ncpus = \"1\"\n{}",
+                engine::seal_config()
             ),
         );
         Self { engine, place }

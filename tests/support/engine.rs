@@ -6,7 +6,7 @@ use std::process::Command;
 
 use ralph::engine::{Engine, EngineEnvironment};
 use ralph::exec::Host;
-use ralph::sandbox::docker::DockerOptions;
+use ralph::sandbox::docker::{DockerOptions, SealChoice};
 
 /// The engines there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,25 @@ pub fn host() -> Host {
     Host::new(BTreeMap::from([("PATH".to_owned(), path)]))
 }
 
+/// How sealed networks are tested: as `RALPH_TEST_SEAL` states, or handed.
+pub fn seal() -> SealChoice {
+    match std::env::var(SEAL_VARIABLE).as_deref() {
+        Ok("relayed") => SealChoice::Relayed,
+        Ok("handed") | Err(_) => SealChoice::Handed,
+        Ok(other) => panic!("{SEAL_VARIABLE} is handed or relayed, not {other}"),
+    }
+}
+
+/// The same for a configuration file; empty if nothing is stated, so that ralph chooses.
+pub fn seal_config() -> String {
+    match std::env::var(SEAL_VARIABLE) {
+        Ok(seal) => format!("[sandbox.docker]\nseal = \"{seal}\"\n"),
+        Err(_) => String::new(),
+    }
+}
+
+const SEAL_VARIABLE: &str = "RALPH_TEST_SEAL";
+
 /// A `docker` provider on that engine, which keeps its workspaces below `dir`.
 pub fn options(dir: &Path) -> DockerOptions {
     DockerOptions {
@@ -84,6 +103,7 @@ pub fn options(dir: &Path) -> DockerOptions {
         guest_dir: dir.join("guest"),
         cache: dir.join("image-files"),
         host: host(),
+        seal: seal(),
         host_name: "test".to_owned(),
         clock: ralph::clock::system(),
     }

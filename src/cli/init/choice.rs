@@ -4,7 +4,8 @@ use std::io::BufRead;
 
 use crate::agent::{AGENTS, AgentRecord, KnownAgent};
 use crate::assembly::credentials::open_vault;
-use crate::config::Config;
+use crate::assembly::readiness;
+use crate::config::{Config, SandboxType};
 use crate::model::{DIRECT_SERVICES, DirectService};
 use crate::task::starter;
 
@@ -213,7 +214,10 @@ async fn providers(context: &Context, has_key: &impl Fn(&str) -> bool) -> Vec<In
         Ok(engine) => option(
             "docker",
             None,
-            format!("ralph.toml sets `docker` as the sandbox: {engine} answers."),
+            format!(
+                "ralph.toml sets `docker` as the sandbox: {engine} answers{}.",
+                seal(context).await
+            ),
         ),
         Err(reason) => {
             let missing = format!("a container engine: {reason}");
@@ -243,6 +247,19 @@ async fn providers(context: &Context, has_key: &impl Fn(&str) -> bool) -> Vec<In
     ];
     all.sort_by_key(|option| option.missing.is_some());
     all
+}
+
+/// How the engine's networks are sealed, as the end of a sentence. Empty if that is not known.
+async fn seal(context: &Context) -> String {
+    let Ok(given) = context.global.given(Vec::new()) else {
+        return String::new();
+    };
+    let docker = readiness::provider(&context.assembly, &given, SandboxType::Docker).await;
+    if docker.ready {
+        format!(" ({})", docker.detail)
+    } else {
+        String::new()
+    }
 }
 
 /// The option of this name, the answer of a person, or the first.

@@ -18,18 +18,19 @@ use super::super::{
     Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, SandboxActivity, SandboxError,
     SandboxSpec,
 };
-use super::container::{self, ROOT, label};
+use super::container::{self, GuestSource, ROOT, label};
 use super::create;
 use super::disk::DiskWatch;
 use super::exec::ContainerCommands;
+use super::kernel::{ChosenSeal, SealChoice};
 use super::sandbox::DockerSandbox;
 use super::seal::holder;
-use super::seal::{Seal, SealError, SealPlan};
+use super::seal::{Seal, SealError, SealPlan, SealTransport};
 use super::seccomp;
 use super::user::AgentUser;
 use super::{DockerOptions, engine_failed, engine_failed_for, unshared};
 use crate::clock::Clock;
-use crate::engine::{Container, ContainerState, Digest, Engine, EngineEndpoint, SeccompProfile};
+use crate::engine::{Container, ContainerState, Digest, Engine, EngineEndpoint, EngineInfo, SeccompProfile};
 use crate::id::RunId;
 use crate::network::PolicyMode;
 
@@ -52,8 +53,10 @@ pub(super) struct EngineHost {
     pub(super) seccomp: SeccompProfile,
     /// The directory that caches files of images.
     pub(super) cache: PathBuf,
-    /// Whether containers run on another kernel than ralph, so that they cannot share sockets.
-    has_other_kernel: bool,
+    info: EngineInfo,
+    choice: SealChoice,
+    /// Found out when it is first needed.
+    chosen_seal: OnceCell<ChosenSeal>,
     /// Where the engine stores its containers, if this host can see it.
     data_dir: Option<PathBuf>,
     pub(super) clock: Arc<dyn Clock>,
@@ -67,7 +70,20 @@ pub(super) enum NetworkMode {
     /// Nothing.
     Disconnected,
     /// The network of a holder.
-    Sealed(SealPlan),
+    Sealed {
+        plan: SealPlan,
+        transport: SealTransport,
+    },
+}
+
+impl NetworkMode {
+    /// How a sealed network is connected to the gateway.
+    pub(super) fn transport(&self) -> Option<SealTransport> {
+        match self {
+            Self::Bridge | Self::Disconnected => None,
+            Self::Sealed { transport, .. } => Some(*transport),
+        }
+    }
 }
 
 impl DockerBackend {
@@ -110,11 +126,28 @@ impl EngineHost {
             })?,
             processors: info.cpus,
             cache: options.cache.clone(),
-            has_other_kernel: info.has_other_kernel,
-            data_dir: info.data_dir,
+            data_dir: info.data_dir.clone(),
+            choice: options.seal,
+            chosen_seal: OnceCell::new(),
             clock: options.clock.clone(),
+            info,
             engine,
         })
+    }
+
+    /// How networks are sealed on this engine, and why.
+    pub(super) async fn chosen_seal(&self) -> Result<&ChosenSeal, SandboxError> {
+        let choosing = || async {
+            match self.choice {
+                SealChoice::Relayed => Ok(ChosenSeal::configured(SealTransport::Relayed)),
+                SealChoice::Handed if self.info.has_other_kernel => Err(SealError::OtherKernel.into()),
+                SealChoice::Handed => Ok(ChosenSeal::configured(SealTransport::Handed)),
+                SealChoice::Auto => ChosenSeal::by_kernel(&self.engine, &self.info, &self.cache)
+                    .await
+                    .map_err(engine_failed),
+            }
+        };
+        self.chosen_seal.get_or_try_init(choosing).await
     }
 
     /// The digest of the image of a spec; `None` if the engine does not have it.
@@ -126,16 +159,29 @@ impl EngineHost {
     }
 
     /// How a sandbox is connected under the policy of its spec.
-    pub(super) fn network_mode(&self, spec: &SandboxSpec) -> Result<NetworkMode, SealError> {
+    pub(super) async fn network_mode(&self, spec: &SandboxSpec) -> Result<NetworkMode, SandboxError> {
         let Some(plan) = SealPlan::new(&spec.egress.added.widen(spec.network.clone()))? else {
             return Ok(NetworkMode::Bridge);
         };
-        match (&self.guest, self.has_other_kernel, spec.network.mode) {
-            (Ok(_), false, _) => Ok(NetworkMode::Sealed(plan)),
+        match (guest_file::guest_program(&self.info.arch), spec.network.mode) {
+            (Ok(_), _) => Ok(NetworkMode::Sealed {
+                plan,
+                transport: self.chosen_seal().await?.transport,
+            }),
             // Without any network no holder is needed.
-            (_, _, PolicyMode::Deny) => Ok(NetworkMode::Disconnected),
-            (_, true, _) => Err(SealError::OtherKernel),
-            (Err(reason), false, _) => Err(SealError::NoGuest(reason)),
+            (Err(_), PolicyMode::Deny) => Ok(NetworkMode::Disconnected),
+            (Err(reason), _) => Err(SealError::NoGuest(reason).into()),
+        }
+    }
+
+    /// Where a container with this seal gets the guest program from.
+    pub(super) fn guest_source(&self, seal: Option<&Seal>) -> GuestSource {
+        match (seal, &self.guest) {
+            (Some(seal), _) if seal.transport() == SealTransport::Relayed => {
+                GuestSource::Holder(seal.holder().to_owned())
+            }
+            (_, Ok(file)) => GuestSource::File(file.clone()),
+            (_, Err(reason)) => GuestSource::Missing(reason),
         }
     }
 
@@ -166,7 +212,10 @@ impl EngineHost {
             ),
             files: WorkspaceFiles::new(&dir.name(), PathBuf::from(ROOT), dir.workspace(), dir.staging())
                 .owned_by(self.user.outside),
-            slot: SessionSlot::new(self.guest.as_ref().err().copied()),
+            slot: SessionSlot::new(match self.guest_source(seal.as_ref()) {
+                GuestSource::Missing(reason) => Some(reason),
+                GuestSource::File(_) | GuestSource::Holder(_) => None,
+            }),
             grace: spec.map_or(SandboxSpec::USUAL_GRACE, |spec| spec.completion_grace),
             exec,
             dir: dir.clone(),
@@ -210,6 +259,14 @@ impl WorkspaceBackend for DockerBackend {
         self.host().await.map(drop)
     }
 
+    async fn seal(&self) -> Result<Option<String>, SandboxError> {
+        let host = self.host().await?;
+        if guest_file::guest_program(&host.info.arch).is_err() {
+            return Ok(None);
+        }
+        Ok(Some(host.chosen_seal().await?.to_string()))
+    }
+
     async fn file_owner(&self) -> Result<Option<FileOwner>, SandboxError> {
         Ok(self.host().await?.user.outside)
     }
@@ -217,7 +274,8 @@ impl WorkspaceBackend for DockerBackend {
     async fn fingerprint(&self, spec: &SandboxSpec) -> Result<Option<String>, SandboxError> {
         let host = self.host().await?;
         let image = host.image(spec).await?;
-        Ok(image.map(|image| container::fingerprint(spec, &image, host.user)))
+        let network = host.network_mode(spec).await?;
+        Ok(image.map(|image| container::fingerprint(spec, &image, host.user, &network)))
     }
 
     async fn create(
@@ -239,15 +297,16 @@ impl WorkspaceBackend for DockerBackend {
             return Ok(None);
         };
         let unsealed = |error: SealError| error.into_sandbox_error(&dir.name());
-        let seal = match host.network_mode(spec).map_err(unsealed)? {
+        let seal = match host.network_mode(spec).await? {
             NetworkMode::Bridge | NetworkMode::Disconnected => None,
-            NetworkMode::Sealed(plan) => {
+            NetworkMode::Sealed { plan, transport } => {
                 let holder = host.container_of(dir, &holder::name(&dir.name())).await?;
                 let holder = holder.filter(|holder| container.shares_network_of.as_ref() == Some(&holder.id));
                 let (Some(holder), Some(image)) = (holder, host.image(spec).await?) else {
                     return Ok(None);
                 };
-                let seal = host.seal(dir, spec, &image, plan, holder.id).await;
+                let holder = host.holder(dir, holder.id, transport);
+                let seal = host.seal(dir, spec, &image, plan, holder).await;
                 Some(seal.map_err(unsealed)?)
             }
         };

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::super::guest_file::GuestFile;
 use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
 use super::super::{Resources, SandboxSpec, fingerprint};
-use super::backend::EngineHost;
+use super::backend::{EngineHost, NetworkMode};
 use super::inspection;
+use super::seal::SealTransport;
 use super::seccomp;
 use super::session_socket;
 use super::user::AgentUser;
@@ -46,10 +46,36 @@ const TMP_BYTES: u64 = 2 << 30;
 /// kills its `sleep` too; then it starts another.
 const KEEP: [&str; 3] = ["/bin/sh", "-c", "while :; do sleep 2147483647 & wait; done"];
 
+/// Where the container of a sandbox gets the guest program from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum GuestSource {
+    /// A file of the host.
+    File(PathBuf),
+    /// The container of its holder, by its id. Its sessions use the streams of the engine.
+    Holder(String),
+    /// It has none, for this reason.
+    Missing(&'static str),
+}
+
+/// The parts of a container that its spec does not determine.
+pub(super) struct ContainerParts {
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) network: ContainerNetwork,
+    pub(super) guest: GuestSource,
+}
+
 /// Changes with everything that a sandbox is created from.
-pub(super) fn fingerprint(spec: &SandboxSpec, image: &Digest, user: AgentUser) -> String {
+pub(super) fn fingerprint(
+    spec: &SandboxSpec,
+    image: &Digest,
+    user: AgentUser,
+    network: &NetworkMode,
+) -> String {
     fingerprint::fingerprint(&(
-        crate::guest::VERSION,
+        (
+            crate::guest::VERSION,
+            network.transport().map(SealTransport::name),
+        ),
         seccomp::PROFILE,
         image.to_string(),
         user.to_string(),
@@ -79,8 +105,7 @@ pub(super) fn container(
     spec: &SandboxSpec,
     image: &Digest,
     dir: &SandboxDir,
-    labels: BTreeMap<String, String>,
-    network: ContainerNetwork,
+    parts: ContainerParts,
 ) -> ContainerSpec {
     ContainerSpec {
         name: dir.name(),
@@ -89,13 +114,19 @@ pub(super) fn container(
         user: host.user.to_string(),
         work_dir: PathBuf::from(ROOT),
         env: variables(spec),
-        labels,
-        mounts: mounts(spec, &host.guest, dir),
+        labels: parts.labels,
+        mounts: mounts(spec, &parts.guest, dir),
+        shared_dir: None,
+        shared_dir_of: match parts.guest {
+            GuestSource::Holder(holder) => Some(holder),
+            GuestSource::File(_) | GuestSource::Missing(_) => None,
+        },
         in_memory: BTreeMap::from([(PathBuf::from("/tmp"), tmp_options(&spec.resources))]),
         limits: limits(&spec.resources, host.processors),
-        network,
+        network: parts.network,
         seccomp: Some(host.seccomp.clone()),
         manages_network: false,
+        removes_itself: false,
     }
 }
 
@@ -114,7 +145,7 @@ fn variables(spec: &SandboxSpec) -> BTreeMap<String, String> {
     env
 }
 
-fn mounts(spec: &SandboxSpec, guest: &GuestFile, dir: &SandboxDir) -> Vec<ContainerMount> {
+fn mounts(spec: &SandboxSpec, guest: &GuestSource, dir: &SandboxDir) -> Vec<ContainerMount> {
     let own = ContainerMount {
         source: dir.workspace(),
         target: PathBuf::from(ROOT),
@@ -125,12 +156,13 @@ fn mounts(spec: &SandboxSpec, guest: &GuestFile, dir: &SandboxDir) -> Vec<Contai
         target: PathBuf::from(target),
         read_only: true,
     };
-    let guest = guest.iter().flat_map(|file| {
-        [
+    let guest = match guest {
+        GuestSource::File(file) => vec![
             read_only(file.clone(), GUEST),
             read_only(dir.session_socket_dir(), session_socket::DIRECTORY),
-        ]
-    });
+        ],
+        GuestSource::Holder(_) | GuestSource::Missing(_) => Vec::new(),
+    };
     let trust = spec
         .network
         .inspects_any()

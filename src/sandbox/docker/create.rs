@@ -6,7 +6,7 @@ use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
 use super::super::workspace_provider::missing_image;
 use super::super::{SandboxError, SandboxSpec};
 use super::backend::{EngineHost, NetworkMode};
-use super::container::{self, label};
+use super::container::{self, ContainerParts, label};
 use super::engine_failed_for;
 use super::sandbox::DockerSandbox;
 use super::seal::{SealError, holder, report_step};
@@ -49,18 +49,20 @@ async fn create_containers(
     let image = image.ok_or_else(|| missing_image(spec))?;
     let labels = container::labels(record, dir);
 
-    let (network, seal) = match host.network_mode(spec).map_err(unsealed)? {
+    let mode = host.network_mode(spec).await?;
+    let (network, seal) = match mode {
         NetworkMode::Bridge => (ContainerNetwork::Bridge, None),
         NetworkMode::Disconnected => (ContainerNetwork::Isolated { dns: None }, None),
-        NetworkMode::Sealed(plan) => {
+        NetworkMode::Sealed { plan, transport } => {
             let holder_image = holder::image(&host.engine).await.map_err(failed)?;
             let mut labels = labels.clone();
             labels.insert(label::ROLE.to_owned(), label::HOLDER.to_owned());
-            let holder = holder::container(&name, holder_image, &dir.holder_dir(), labels);
+            let holder = holder::container(&name, holder_image, &dir.holder_dir(), labels, transport);
             let holder = host.engine.create_container(&holder).await.map_err(failed)?;
             created.push(holder.clone());
             report_step("holder-created", &holder);
-            let seal = host.seal(dir, spec, &image, plan, holder.clone()).await;
+            let link = host.holder(dir, holder.clone(), transport);
+            let seal = host.seal(dir, spec, &image, plan, link).await;
             (
                 ContainerNetwork::SharedWith(holder),
                 Some(seal.map_err(unsealed)?),
@@ -69,7 +71,12 @@ async fn create_containers(
     };
 
     // The engine creates the container while the holder sets up its network.
-    let container = container::container(host, spec, &image, dir, labels, network);
+    let parts = ContainerParts {
+        labels,
+        network,
+        guest: host.guest_source(seal.as_ref()),
+    };
+    let container = container::container(host, spec, &image, dir, parts);
     let sealed = async {
         match &seal {
             Some(seal) => seal.make_ready().await.map(drop),

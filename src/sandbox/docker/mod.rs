@@ -7,6 +7,7 @@ mod create;
 mod disk;
 mod exec;
 mod inspection;
+mod kernel;
 mod proxy;
 mod sandbox;
 mod seal;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use self::backend::DockerBackend;
+pub use self::kernel::SealChoice;
 pub(super) use self::proxy::variables as proxy_variables;
 pub use self::seal::{SealError, SealPlan};
 use super::workspace_provider::WorkspaceProvider;
@@ -41,6 +43,8 @@ pub struct DockerOptions {
     pub guest_dir: PathBuf,
     /// The directory that caches files of images.
     pub cache: PathBuf,
+    /// How networks are sealed.
+    pub seal: SealChoice,
     /// The name of this host.
     pub host_name: String,
     /// The wall clock, which is compared with the events of the engine.

@@ -17,10 +17,11 @@ pub enum SealError {
     /// There is no guest program to run in a holder.
     #[error("no holder can run: {0}")]
     NoGuest(&'static str),
-    /// Containers run on another kernel than ralph: in a VM such as that of Docker Desktop, or on another host.
+    /// Containers run on another kernel than ralph, in a VM such as that of Docker Desktop or on another host, and the
+    /// configuration demands that sockets are handed over.
     #[error(
-        "the containers of this engine run on another kernel (in a virtual machine or on another host), which cannot share \
-         sockets with ralph"
+        "the containers of this engine run on another kernel (in a virtual machine or on another host), which cannot hand \
+         sockets to ralph as sandbox.docker.seal = \"handed\" demands"
     )]
     OtherKernel,
     /// The engine failed.
@@ -119,15 +120,12 @@ impl SealError {
             Self::HolderEnded | Self::Connection(_) => {
                 Some("`ralph resume` creates a new sandbox from the last checkpoint of the run")
             }
-            Self::OtherKernel if cfg!(not(target_os = "linux")) => Some(
-                "use the provider `docker-sandbox` or `tart`, which enforce an allowlist here, or set \
-                 sandbox.network.policy = \"deny\"",
-            ),
-            Self::NoGuest(_) | Self::OtherKernel => Some(
+            Self::OtherKernel => Some("set sandbox.docker.seal = \"auto\""),
+            Self::NoGuest(_) => Some(
                 "use an engine on the host itself or another provider, or set sandbox.network.policy = \"deny\"",
             ),
             Self::HolderUnreachable(_) => Some(
-                "the engine seems to be on another host or in a VM: use an engine on this host itself, or another provider",
+                "the engine seems to be on another host or in a VM: set sandbox.docker.seal = \"relayed\"",
             ),
             Self::NoCanaries(_) | Self::NotReceived(_) => Some(
                 "ralph listens at the addresses of this host to verify that no sandbox reaches them, and a firewall may \

@@ -10,11 +10,14 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::SealError;
+use super::super::container::GUEST;
+use super::super::inspection;
 use super::holder_connection::HolderConnection;
+use super::relay::RelayConnection;
+use super::{HolderLink, SealError, SealTransport};
 use crate::engine::{
     Container, ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, ContainerState, Digest,
-    Engine, EngineError, TarStream,
+    Engine, EngineError, ExecSpec, TarStream,
 };
 use crate::exec::Discard;
 use crate::guest;
@@ -22,13 +25,15 @@ use crate::guest;
 /// The DNS server of the sandbox. Any address would do, since all lead to the gateway. This one is never used as the
 /// address of a name.
 const DNS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
-/// The guest program in the image, and the directory that it shares with ralph.
-const PROGRAM: &str = "guest";
+/// The directory of the guest program in the image, and in sandboxes that see that of their holder.
+const GUEST_DIR: &str = "/.ralph";
+/// The directory that a holder shares with ralph.
 const SHARED: &str = "/run";
 /// The label of all images of ralph, also used by `ralph image prune`. The tag is a prefix of its value.
 const HASH_LABEL: &str = "ralph.image.hash";
-/// Limits of the holder, which is one waiting process.
+/// Limits of the holder: one waiting process, and where connections are relayed a process with their buffers.
 const MEMORY: u64 = 64 << 20;
+const RELAY_MEMORY: u64 = 256 << 20;
 const PIDS: u32 = 8;
 
 /// How many lines of the log of an ended holder an error message shows.
@@ -38,12 +43,13 @@ const STATE_POLL: Duration = Duration::from_millis(250);
 
 /// The holder of one sandbox.
 #[derive(Clone, Debug)]
-pub(super) struct Holder {
+pub(in super::super) struct Holder {
     pub(super) engine: Engine,
     /// The id of its container.
     pub(super) container: String,
-    /// The directory that it shares with ralph.
+    /// The directory that it shares with ralph, if it hands over its sockets.
     pub(super) dir: PathBuf,
+    pub(super) transport: SealTransport,
 }
 
 impl Holder {
@@ -58,15 +64,35 @@ impl Holder {
     }
 
     /// Connects to the holder once it listens.
-    pub(super) async fn connect(&self) -> Result<HolderConnection, SealError> {
+    pub(super) async fn connect(&self) -> Result<HolderLink, SealError> {
+        let connecting = async {
+            match self.transport {
+                SealTransport::Handed => HolderConnection::open(&self.dir).await.map(HolderLink::Handed),
+                SealTransport::Relayed => self.open_relay().await.map(HolderLink::Relayed),
+            }
+        };
         tokio::select! {
-            connected = HolderConnection::open(&self.dir) => connected,
+            connected = connecting => connected,
             ended = self.wait_for_end() => {
                 ended?;
                 let log = self.engine.container_log(&self.container, LOG_LINES).await?;
                 Err(SealError::Failed(format!("it exited immediately: {}", log.trim())))
             }
         }
+    }
+
+    /// Starts a relay beside the holder. It ends one that another ralph started.
+    async fn open_relay(&self) -> Result<RelayConnection, SealError> {
+        let spec = ExecSpec {
+            argv: [GUEST, "relay"].map(str::to_owned).to_vec(),
+            env: BTreeMap::new(),
+            cwd: None,
+            stdin: true,
+        };
+        let mut exec = self.engine.exec(&self.container, &spec).await?;
+        let no_stdin = || EngineError::invalid_response(&self.container, "the exec has no standard input");
+        let to_relay = exec.stdin.take().ok_or_else(no_stdin)?;
+        RelayConnection::open(exec.into_stdout(), to_relay).await
     }
 
     /// Returns when the holder does not run any more.
@@ -90,38 +116,46 @@ pub(in super::super) fn name(sandbox: &str) -> String {
     format!("{sandbox}-net")
 }
 
-/// The container of a holder. `dir` is the host directory that it shares with ralph.
+/// The container of a holder. `dir` is the host directory that it shares with ralph, if it hands over its sockets.
+/// Otherwise it shares the guest program with the sandbox.
 pub(in super::super) fn container(
     sandbox: &str,
     image: String,
     dir: &Path,
     labels: BTreeMap<String, String>,
+    transport: SealTransport,
 ) -> ContainerSpec {
+    let (command, shared, memory) = match transport {
+        SealTransport::Handed => (vec![GUEST, "hold", SHARED], Some(dir), MEMORY),
+        SealTransport::Relayed => (vec![GUEST, "hold"], None, RELAY_MEMORY),
+    };
+    let mount = |dir: &Path| ContainerMount {
+        source: dir.to_owned(),
+        target: PathBuf::from(SHARED),
+        read_only: false,
+    };
     ContainerSpec {
         name: name(sandbox),
         image,
-        command: [&format!("/{PROGRAM}"), "hold", SHARED]
-            .map(str::to_owned)
-            .to_vec(),
+        command: command.into_iter().map(str::to_owned).collect(),
         // Only root gets the capabilities of the container.
         user: "0:0".to_owned(),
         work_dir: PathBuf::from("/"),
         env: BTreeMap::new(),
         labels,
-        mounts: vec![ContainerMount {
-            source: dir.to_owned(),
-            target: PathBuf::from(SHARED),
-            read_only: false,
-        }],
+        mounts: shared.into_iter().map(mount).collect(),
+        shared_dir: (transport == SealTransport::Relayed).then(|| PathBuf::from(GUEST_DIR)),
+        shared_dir_of: None,
         in_memory: BTreeMap::new(),
         limits: ContainerLimits {
-            memory_bytes: Some(MEMORY),
+            memory_bytes: Some(memory),
             cpu_millis: None,
             pids: Some(PIDS),
         },
         network: ContainerNetwork::Isolated { dns: Some(DNS) },
         seccomp: None,
         manages_network: true,
+        removes_itself: false,
     }
 }
 
@@ -157,7 +191,11 @@ fn write_image(out: &mut dyn Write, name: &str, arch: &str) -> io::Result<()> {
 fn layer() -> io::Result<Vec<u8>> {
     let program = guest::PROGRAM.ok_or(io::ErrorKind::NotFound)?;
     let mut tar = tar::Builder::new(Vec::new());
-    append(&mut tar, PROGRAM, 0o111, program)?;
+    // A sandbox may have another mount below the directory of the guest.
+    for dir in [GUEST_DIR, inspection::DIRECTORY] {
+        append_dir(&mut tar, dir.trim_start_matches('/'))?;
+    }
+    append(&mut tar, GUEST.trim_start_matches('/'), 0o111, program)?;
     tar.into_inner()
 }
 
@@ -166,4 +204,12 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, mode: u32, bytes: &[u
     header.set_mode(mode);
     header.set_size(bytes.len() as u64);
     tar.append_data(&mut header, name, bytes)
+}
+
+fn append_dir<W: Write>(tar: &mut tar::Builder<W>, name: &str) -> io::Result<()> {
+    let mut header = tar::Header::new_ustar();
+    header.set_entry_type(tar::EntryType::Directory);
+    header.set_mode(0o755);
+    header.set_size(0);
+    tar.append_data(&mut header, name, io::empty())
 }

@@ -1,13 +1,15 @@
 //! Seals the network of a sandbox: its only peer is the gateway, which is verified from inside.
 //!
-//! The *holder* container has a network with loopback only, in which every address is local. It passes its listening
-//! sockets to ralph, where the gateway serves them. The sandbox joins the network of the holder without any capability.
-//! When ralph ends, nothing listens any more; when the holder ends, the gateway is closed.
+//! The *holder* container has a network with loopback only, in which every address is local. Its listening sockets are
+//! handed to ralph, where the gateway serves them. Where ralph runs on another kernel, the connections are relayed to it
+//! instead. The sandbox joins the network of the holder without any capability. When ralph ends, nothing listens any more;
+//! when the holder ends, the gateway is closed.
 
 mod error;
 pub(super) mod holder;
 mod holder_connection;
 mod probes;
+mod relay;
 mod seal_plan;
 
 use std::os::fd::OwnedFd;
@@ -20,6 +22,7 @@ use tokio::task::JoinHandle;
 pub use self::error::SealError;
 use self::holder::Holder;
 use self::holder_connection::HolderConnection;
+use self::relay::RelayConnection;
 pub use self::seal_plan::SealPlan;
 use super::super::sandbox_dir::SandboxDir;
 use super::super::session::WarmSession;
@@ -30,6 +33,32 @@ use crate::gateway::{Gateway, GatewaySetup, Inspection};
 use crate::guest::holder_protocol::HolderRequest;
 use crate::network::firewall::sealed_state;
 use crate::network::probe::Beacon;
+
+/// How the connections of a sealed network reach the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SealTransport {
+    /// The holder hands its listening sockets to ralph, which must run on the same kernel.
+    Handed,
+    /// A relay beside the holder accepts the connections, and carries them over the streams of an exec.
+    Relayed,
+}
+
+impl SealTransport {
+    /// Its name in `sandbox.docker.seal`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Handed => "handed",
+            Self::Relayed => "relayed",
+        }
+    }
+}
+
+/// The connection to a holder.
+#[derive(Debug)]
+enum HolderLink {
+    Handed(HolderConnection),
+    Relayed(RelayConnection),
+}
 
 /// The seal of the network of one sandbox.
 #[derive(Debug)]
@@ -51,21 +80,27 @@ struct GatewayTask {
 }
 
 impl EngineHost {
-    /// The seal of a sandbox whose holder has this container id. It is not set up yet.
+    /// The holder of a sandbox, whose container has this id.
+    pub(super) fn holder(&self, dir: &SandboxDir, container: String, transport: SealTransport) -> Holder {
+        Holder {
+            engine: self.engine.clone(),
+            container,
+            dir: dir.holder_dir(),
+            transport,
+        }
+    }
+
+    /// The seal of a sandbox with this holder. It is not set up yet.
     pub(super) async fn seal(
         &self,
         dir: &SandboxDir,
         spec: &SandboxSpec,
         image: &Digest,
         plan: SealPlan,
-        holder: String,
+        holder: Holder,
     ) -> Result<Seal, SealError> {
         Ok(Seal {
-            holder: Holder {
-                engine: self.engine.clone(),
-                container: holder,
-                dir: dir.holder_dir(),
-            },
+            holder,
             plan,
             egress: spec.egress.clone(),
             inspection: self.inspection(spec, image, dir).await?,
@@ -78,6 +113,10 @@ impl Seal {
     /// The id of the container of its holder.
     pub(super) fn holder(&self) -> &str {
         &self.holder.container
+    }
+
+    pub(super) fn transport(&self) -> SealTransport {
+        self.holder.transport
     }
 
     /// Seals the network: starts the holder unless it runs, sets up the firewall and opens the gateway. Returns since
@@ -122,20 +161,25 @@ impl Seal {
         }
     }
 
-    /// Lets the holder set up its network, and opens a gateway at the sockets it passes on.
+    /// Lets the holder set up its network, and opens a gateway for the connections of its sockets.
     async fn open_gateway(&self) -> Result<GatewayTask, SealError> {
         let mut holder = self.holder.connect().await?;
         report_step("holder-reached", self.holder());
-        request(&mut holder, &HolderRequest::Seal).await?;
+        holder.request(&HolderRequest::Seal).await?;
         report_step("walls-raised", self.holder());
-        let listeners = request(&mut holder, &self.plan.listeners_request()).await?;
-        report_step("listeners-handed-over", self.holder());
         let beacon = Beacon::random();
-        let gateway = Gateway::new(GatewaySetup {
+        let gateway = Arc::new(Gateway::new(GatewaySetup {
             inspection: self.inspection.clone(),
             ..self.egress.setup(&self.plan.policy, beacon.clone())
-        });
-        self.plan.open(&gateway, listeners)?;
+        }));
+        if let HolderLink::Relayed(relay) = &mut holder {
+            relay.serve(&gateway, self.plan.listeners());
+        }
+        let listeners = holder.request(&self.plan.listeners_request()).await?;
+        report_step("listeners-handed-over", self.holder());
+        if let HolderLink::Handed(_) = holder {
+            self.plan.open(&gateway, listeners)?;
+        }
         report_step("gateway-opened", self.holder());
         let (queries, received) = mpsc::channel(1);
         Ok(GatewayTask {
@@ -143,6 +187,38 @@ impl Seal {
             queries,
             task: tokio::spawn(run_gateway(holder, gateway, received)),
         })
+    }
+}
+
+impl HolderLink {
+    /// Sends a request, checks the rules in the kernel afterwards, and returns the sockets that the holder handed over.
+    async fn request(&mut self, request: &HolderRequest) -> Result<Vec<OwnedFd>, SealError> {
+        let (rules, listeners) = match self {
+            Self::Handed(connection) => {
+                let reply = connection.request(request).await?;
+                (reply.rules, reply.listeners)
+            }
+            Self::Relayed(relay) => (relay.request(request).await?, Vec::new()),
+        };
+        check_rules(&rules)?;
+        Ok(listeners)
+    }
+
+    /// The rules in the kernel, whatever they are.
+    async fn kernel_rules(&mut self) -> Result<String, SealError> {
+        let request = HolderRequest::Describe;
+        match self {
+            Self::Handed(connection) => connection.request(&request).await.map(|reply| reply.rules),
+            Self::Relayed(relay) => relay.request(&request).await,
+        }
+    }
+
+    /// Returns when the holder, or its relay, has ended.
+    async fn closed(&self) {
+        match self {
+            Self::Handed(connection) => connection.closed().await,
+            Self::Relayed(relay) => relay.closed().await,
+        }
     }
 }
 
@@ -168,8 +244,8 @@ pub(super) fn report_step(step: &str, holder: &str) {
 
 /// Keeps the gateway open until the holder ends or the seal is dropped.
 async fn run_gateway(
-    mut holder: HolderConnection,
-    gateway: Gateway,
+    mut holder: HolderLink,
+    gateway: Arc<Gateway>,
     mut queries: mpsc::Receiver<oneshot::Sender<Result<String, SealError>>>,
 ) {
     loop {
@@ -180,22 +256,15 @@ async fn run_gateway(
         let Some(reply) = query else {
             break;
         };
-        let reply_of_holder = holder.request(&HolderRequest::Describe).await;
-        let is_broken = reply_of_holder.is_err();
+        let rules = holder.kernel_rules().await;
+        let is_broken = rules.is_err();
         // The receiver may have stopped waiting.
-        let _ = reply.send(reply_of_holder.map(|reply| reply.rules));
+        let _ = reply.send(rules);
         if is_broken {
             break;
         }
     }
     drop(gateway);
-}
-
-/// Sends a request to the holder, checks the rules in the kernel afterwards, and returns the sockets it passed on.
-async fn request(holder: &mut HolderConnection, request: &HolderRequest) -> Result<Vec<OwnedFd>, SealError> {
-    let reply = holder.request(request).await?;
-    check_rules(&reply.rules)?;
-    Ok(reply.listeners)
 }
 
 /// Whether the rules in the kernel are exactly those of the seal.

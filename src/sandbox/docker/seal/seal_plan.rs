@@ -50,6 +50,14 @@ impl SealPlan {
         }
     }
 
+    /// The listening sockets of the gateway, in the order of the request.
+    pub(super) fn listeners(&self) -> Vec<(ListenerTransport, ListenerProtocol)> {
+        let listeners = self.listeners.iter();
+        listeners
+            .map(|((transport, _), protocol)| (*transport, *protocol))
+            .collect()
+    }
+
     /// Lets the gateway serve the sockets of the holder.
     pub(super) fn open(&self, gateway: &Gateway, listeners: Vec<OwnedFd>) -> Result<(), SealError> {
         let (received, expected) = (listeners.len(), self.listeners.len());
