@@ -18,6 +18,7 @@ mod agent_loop;
 mod choice;
 mod database;
 mod de;
+mod docker;
 mod document;
 mod dotenv;
 pub mod env_vars;
@@ -52,6 +53,7 @@ pub use choice::{
     DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests,
     SandboxType, SealSetting,
 };
+pub use docker::DockerSettings;
 pub use error::{ConfigError, ConfigFinding};
 pub use key::KeyPath;
 pub use layer::{ConfigLayer, FilePosition, SettingOrigin, SettingPlace};
@@ -59,10 +61,10 @@ pub use loaded::Config;
 pub use models::ModelSettings;
 pub use schema::schema;
 pub use settings::{
-    AgentSettings, BudgetSettings, ConfigSettings, CustomAgentSettings, DaytonaSettings, DockerSettings,
-    DoctorSettings, DoneSettings, ForgeGitHubSettings, ForgeSettings, GitSettings, GutterSettings,
-    ImageSettings, ModelEndpointSettings, NetworkSettings, NixImageSettings, PromptSettings,
-    ResourceSettings, SandboxSettings, TaskSettings, TimerSettings,
+    AgentSettings, BudgetSettings, ConfigSettings, CustomAgentSettings, DaytonaSettings, DoctorSettings,
+    DoneSettings, ForgeGitHubSettings, ForgeSettings, GitSettings, GutterSettings, ImageSettings,
+    ModelEndpointSettings, NetworkSettings, NixImageSettings, PromptSettings, ResourceSettings,
+    SandboxSettings, TaskSettings, TimerSettings,
 };
 
 /// Every setting with its default and what it means.

@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::choice::{
-    DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests,
-    SandboxType, SealSetting,
+    DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests, SandboxType,
 };
+use super::docker::DockerSettings;
 use super::models::ModelSettings;
 use super::read;
 use crate::agent::KnownAgent;
@@ -109,14 +109,6 @@ pub struct SandboxSettings {
     pub docker: DockerSettings,
     /// Sandboxes at Daytona.
     pub daytona: DaytonaSettings,
-}
-
-/// `[sandbox.docker]`
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DockerSettings {
-    /// How networks are sealed.
-    pub seal: SealSetting,
 }
 
 /// `[sandbox.github]`

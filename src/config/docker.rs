@@ -1,0 +1,14 @@
+//! The settings of the `docker` provider.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::choice::SealSetting;
+
+/// `[sandbox.docker]`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DockerSettings {
+    /// How networks are sealed.
+    pub seal: SealSetting,
+}
