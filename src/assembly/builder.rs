@@ -103,6 +103,14 @@ impl RalphBuilder {
         self
     }
 
+    /// Leaves out what was given about the budget.
+    pub(super) fn without_budget(mut self) -> Self {
+        self.given
+            .overrides
+            .retain(|given| !given.key.starts_with("budget."));
+        self
+    }
+
     /// Reads this configuration file in place of the repository's `ralph.toml`.
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.given.config_file = Some(path.into());

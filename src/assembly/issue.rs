@@ -58,6 +58,10 @@ pub(crate) struct ClaimedIssue {
     known: StdMutex<(String, String)>,
     /// Set when a person took it back.
     withdrawn: StdMutex<Option<IssueResult>>,
+    /// Whether the result is being shown. Locked by what changes the issue: what shows the work must not overwrite the result.
+    is_finished: Mutex<bool>,
+    /// Whether its run was done before, and works on a review now.
+    pub(crate) is_review: bool,
 }
 
 impl ClaimedIssue {
@@ -69,6 +73,8 @@ impl ClaimedIssue {
             number: prepared.issue.number,
             known: StdMutex::new((prepared.issue.title.clone(), prepared.issue.body().to_owned())),
             withdrawn: StdMutex::default(),
+            is_finished: Mutex::new(false),
+            is_review: prepared.is_review,
         }
     }
 
@@ -107,19 +113,21 @@ impl ClaimedIssue {
         let builder = builder.issue(self.clone());
         match &self.work {
             IssueWork::Start(_) => builder,
-            IssueWork::Resume(run) => builder.resume(run.facts().id.clone()),
+            // The limits are part of the task, which may have been edited.
+            IssueWork::Resume(run) => builder.without_budget().resume(run.facts().id.clone()),
         }
     }
 
-    /// Whether its text is another one than the run has. It is so once for each text.
+    /// Whether its text is another one than the run has.
     pub(crate) fn is_edited(&self, issue: &Issue) -> bool {
-        let now = (issue.title.clone(), issue.body().to_owned());
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.0 != issue.title || known.1 != issue.body()
+    }
+
+    /// Remembers that the run has this text.
+    pub(crate) fn accept_edit(&self, issue: &Issue) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if *known == now {
-            return false;
-        }
-        *known = now;
-        true
+        *known = (issue.title.clone(), issue.body().to_owned());
     }
 
     /// Remembers that a person took it back: the work on it is to end, and the issue shows this in the end.
@@ -137,6 +145,10 @@ impl ClaimedIssue {
     /// Renews the claim, as long as it is polled. Returns why this process does not have it any more.
     pub(crate) async fn keep(&self, run: Option<&RunId>) -> AssemblyError {
         let lease = self.queue.claims.lease().unsigned_abs();
+        if run.is_none() {
+            // It was just made.
+            sleep(lease / RENEWAL).await;
+        }
         loop {
             let pause = match self.renew(run.cloned()).await {
                 Ok(()) => lease / RENEWAL,
@@ -165,15 +177,22 @@ impl ClaimedIssue {
         self.queue.claims.renew(&mut claim, run).await
     }
 
-    /// Shows on the issue which run works on it: comment and label, where they do not say so already.
-    pub(crate) async fn show_work(&self, run: &RunDir) -> Result<(), AssemblyError> {
-        let host = self.queue.context.surroundings.owner().host;
+    /// Shows on the issue which run works on it: comment and label, where they do not say so already. `issue` was just read.
+    pub(crate) async fn show_work(&self, run: &RunDir, issue: &Issue) -> Result<(), AssemblyError> {
+        let is_finished = self.is_finished.lock().await;
+        let surroundings = &self.queue.context.surroundings;
+        if *is_finished || self.claim.lock().await.record.until <= surroundings.now() {
+            return Ok(());
+        }
+        let host = surroundings.owner().host;
         let text = format!("ralph works on this: run `{}` on `{host}`.", run.facts().id);
         let issues = &self.queue.issues;
         issues.set_comment(self.number, &text).await?;
-        Ok(issues
-            .set_status(self.number, Some(IssueStatus::InProgress))
-            .await?)
+        if issue.has_status(IssueStatus::InProgress) && !issue.has_status(IssueStatus::Ready) {
+            return Ok(());
+        }
+        let status = Some(IssueStatus::InProgress);
+        Ok(issues.set_status(self.number, status).await?)
     }
 
     /// Shows the result on the issue: ticked steps, comment and label. Then gives the claim up.
@@ -185,6 +204,7 @@ impl ClaimedIssue {
         // The issue belongs to another process if this fails.
         let renewed = self.renew(run.map(|run| run.facts().id.clone())).await;
         renewed.map_err(|error| claim_error(&error))?;
+        *self.is_finished.lock().await = true;
         let withdrawn = self
             .withdrawn
             .lock()
@@ -195,17 +215,21 @@ impl ClaimedIssue {
             (_, Some(withdrawn)) => withdrawn,
             (result, None) => result,
         };
-        let steps = match (&result, run) {
+        let (result, steps) = match (result, run) {
             // Steps of a run that did not finish are in no pull request, so another run would leave them out.
-            (IssueResult::Done { .. }, Some(run)) => self.write_steps(run).await,
-            _ => Ok(()),
+            (IssueResult::Done { pull_request }, Some(run)) => self.write_steps(run, pull_request).await,
+            (result, _) => (result, Ok(())),
         };
         let (status, text) = self.describe(&result, run)?;
         // Each part is tried: an issue whose text cannot be written must not stay claimed and in progress.
         let issues = &self.queue.issues;
         let comment = issues.set_comment(self.number, &text).await;
         let label = issues.set_status(self.number, status).await;
-        let released = self.queue.claims.release(self.claim.lock().await.clone()).await;
+        let released = match label {
+            Ok(()) => self.queue.claims.release(self.claim.lock().await.clone()).await,
+            // The claim ends by itself. A process that takes it over then shows the result.
+            Err(_) => Ok(()),
+        };
         let parts = [comment, label, released].map(|part| part.map_err(AssemblyError::from));
         let mut failures = std::iter::once(steps).chain(parts).filter_map(Result::err);
         let Some(first) = failures.next() else {
@@ -241,6 +265,11 @@ impl ClaimedIssue {
                 let reason = self.queue.redactor.redact(reason);
                 (Some(IssueStatus::NeedsAttention), attention(&reason, &so_far))
             }
+            IssueResult::Stopped if self.is_review => {
+                let text =
+                    format!("The work on the review was stopped; `ralph poll` goes on with it.{of_run}");
+                (Some(IssueStatus::Done), text)
+            }
             IssueResult::Stopped => {
                 let text = format!("The work was stopped; the issue is ready again.{so_far}");
                 (Some(IssueStatus::Ready), text)
@@ -255,17 +284,37 @@ impl ClaimedIssue {
         })
     }
 
-    /// Marks the verified steps in the issue, whose text may have changed meanwhile.
-    async fn write_steps(&self, run: &RunDir) -> Result<(), AssemblyError> {
+    /// Marks the verified steps in the issue. An issue that was edited while the run finished needs a person.
+    async fn write_steps(
+        &self,
+        run: &RunDir,
+        pull_request: Option<String>,
+    ) -> (IssueResult, Result<(), AssemblyError>) {
+        match self.mark_steps(run).await {
+            Ok(false) => (IssueResult::Done { pull_request }, Ok(())),
+            Ok(true) => {
+                let location = pull_request.as_deref().unwrap_or("no pull request");
+                let reason = format!(
+                    "the issue was edited while its run finished, so the run does not have all of it: {location}"
+                );
+                (IssueResult::NeedsAttention { reason }, Ok(()))
+            }
+            Err(error) => (IssueResult::Done { pull_request }, Err(error)),
+        }
+    }
+
+    /// Marks the verified steps. Returns whether the text is another one than the run has.
+    async fn mark_steps(&self, run: &RunDir) -> Result<bool, AssemblyError> {
         let titles = verified_steps(run)?.0;
         let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
         let issues = &self.queue.issues;
         let issue = issues.get(self.number).await?;
+        let is_edited = self.is_edited(&issue) && !self.is_review;
         let marked = mark_steps_done(issue.body(), &titles);
         if marked != issue.body() {
             issues.set_body(self.number, &marked).await?;
         }
-        Ok(())
+        Ok(is_edited)
     }
 }
 

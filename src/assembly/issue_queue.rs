@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::SignedDuration;
 
@@ -11,7 +12,7 @@ use crate::github::{Claim, ClaimAttempt, Claims, GitHubForge, Issue, IssueStatus
 use crate::id::RunId;
 use crate::scm::Repository;
 use crate::secret::Redactor;
-use crate::state::{RunDir, StateError, is_done};
+use crate::state::{RunDir, StateError, is_done, is_in_review};
 use crate::task::{SpecIssue, render_ticks};
 
 use super::configuration::{GivenSettings, load_of_run};
@@ -32,6 +33,8 @@ pub(crate) struct IssueQueue {
     pub(crate) reviews: Reviews,
     pub(super) redactor: Redactor,
     forge: GitHubForge,
+    /// How many issues could not become a task.
+    pub(crate) unfit: AtomicUsize,
 }
 
 impl IssueQueue {
@@ -76,6 +79,7 @@ impl IssueQueue {
             claims: Claims::new(client, name, &owner, lease),
             redactor,
             forge,
+            unfit: AtomicUsize::new(0),
         }))
     }
 
@@ -84,7 +88,7 @@ impl IssueQueue {
         &self.url
     }
 
-    /// Changes the base of pull requests whose base is merged, before its branch goes. Returns what was done, for people.
+    /// Changes the base of pull requests whose base is merged, before its branch is deleted. Returns what was done, for people.
     pub(crate) async fn retarget_stacked(&self) -> Result<Vec<String>, AssemblyError> {
         let lines = self.forge.retarget_stacked().await;
         lines.map_err(|error| {
@@ -92,8 +96,8 @@ impl IssueQueue {
         })
     }
 
-    /// Claims the issue of a run on this host that is done, if reviewers of its pull request ask for something new. The run
-    /// goes on with that.
+    /// Claims the issue of a run on this host that is done, if reviewers of its pull request ask for something. The run goes on
+    /// with that, also if an earlier process was stopped meanwhile.
     pub(crate) async fn claim_reviewed(
         &self,
         run: &RunId,
@@ -104,7 +108,8 @@ impl IssueQueue {
             Ok(_) | Err(StateError::NoSuchRun { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        if !is_done(&run.journal()?) {
+        let lines = run.journal()?;
+        if !is_done(&lines) && !is_in_review(&lines) {
             return Ok(None);
         }
         let control = RunControl::with(self.context.clone(), self.given.clone());
@@ -134,19 +139,21 @@ impl IssueQueue {
         status: IssueStatus,
     ) -> Result<Arc<ClaimedIssue>, AssemblyError> {
         self.check(number, status).await?;
-        let claim = self.win(number).await?;
+        let claim = self.claim_now(number).await?;
         let prepared = match self.finish_for(&claim).await {
             Ok(()) => self.prepare(number, status).await,
             Err(error) => Err(error),
         };
-        let prepared = match prepared {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                self.claims.release(claim).await?;
-                return Err(error);
-            }
+        let error = match prepared {
+            Ok(prepared) => return Ok(Arc::new(ClaimedIssue::new(self.clone(), claim, prepared))),
+            Err(error) => error,
         };
-        Ok(Arc::new(ClaimedIssue::new(self.clone(), claim, prepared)))
+        // After a failure that may pass the label may be set, and without a claim no process would take the issue over.
+        let is_refused = error.kind() == AssemblyErrorKind::Usage;
+        if is_refused && status != IssueStatus::InProgress {
+            self.claims.release(claim).await?;
+        }
+        Err(error)
     }
 
     /// Shows the result of a process that was killed between its pull request and the label. What it did is not done again.
@@ -155,12 +162,16 @@ impl IssueQueue {
         let Some(run) = claim.taken_from.as_ref().and_then(|before| before.run.as_ref()) else {
             return Ok(());
         };
+        if self.run_in_review(number)?.is_some() {
+            return Ok(());
+        }
         let Some(location) = self.issues.finished_pull_request(run).await? else {
             return Ok(());
         };
         let text = format!("All steps are done and verified. {location} Run `{run}`.");
         self.issues.set_comment(number, &text).await?;
         self.issues.set_status(number, Some(IssueStatus::Done)).await?;
+        self.claims.release(claim.clone()).await?;
         Err(AssemblyError::usage(format!(
             "issue #{number} was done by run {run}, whose process ended before it could say so: {location}"
         )))
@@ -181,30 +192,54 @@ impl IssueQueue {
             return Ok(None);
         }
         let queue = Self::open_at(context, &config, given, &run.facts().repository).await?;
-        let claim = queue.win(number).await?;
-        let labelled = queue
-            .issues
-            .set_status(number, Some(IssueStatus::InProgress))
-            .await;
-        let issue = match labelled {
-            Ok(()) => queue.issues.get(number).await,
-            Err(error) => Err(error),
-        };
-        let issue = match issue {
+        let claim = queue.claim_now(number).await?;
+        let issue = match queue.issues.get(number).await {
             Ok(issue) => issue,
             Err(error) => {
                 queue.claims.release(claim).await?;
                 return Err(error.into());
             }
         };
+        let status = Some(IssueStatus::InProgress);
+        queue.issues.set_status(number, status).await?;
         let prepared = PreparedIssue {
             issue,
             task: IssueWork::Resume(run.clone()),
+            is_review: is_in_review(&run.journal()?) || is_done(&run.journal()?),
         };
         Ok(Some(Arc::new(ClaimedIssue::new(queue.clone(), claim, prepared))))
     }
 
-    async fn win(&self, number: u64) -> Result<Claim, AssemblyError> {
+    /// The run of an issue on this host that was done, and whose work on a review was interrupted.
+    fn run_in_review(&self, number: u64) -> Result<Option<RunDir>, AssemblyError> {
+        let Some(run) = unfinished_run(&self.context, &self.url, number)? else {
+            return Ok(None);
+        };
+        Ok(is_in_review(&run.journal()?).then_some(run))
+    }
+
+    /// Shows on an issue with this status that it waits for others. `false` if another process has it, or it does not wait any
+    /// more.
+    pub(crate) async fn hold_back(&self, number: u64, status: IssueStatus) -> Result<bool, AssemblyError> {
+        let ClaimAttempt::Won(claim) = self.claims.claim(number).await? else {
+            return Ok(false);
+        };
+        let shown = self.show_waiting(number, status).await;
+        self.claims.release(claim).await?;
+        shown
+    }
+
+    async fn show_waiting(&self, number: u64, status: IssueStatus) -> Result<bool, AssemblyError> {
+        let issue = self.check(number, status).await?;
+        let waits_for = self.waits_for(&issue, &[]).await?;
+        if waits_for.is_empty() {
+            return Ok(false);
+        }
+        self.issues.hold_back(number, &numbers(&waits_for)).await?;
+        Ok(true)
+    }
+
+    async fn claim_now(&self, number: u64) -> Result<Claim, AssemblyError> {
         match self.claims.claim(number).await? {
             ClaimAttempt::Won(claim) => Ok(claim),
             ClaimAttempt::Held(record) => {
@@ -218,7 +253,7 @@ impl IssueQueue {
         }
     }
 
-    /// Refuses an issue that is not ready, or that people without write permission had their hands in.
+    /// Refuses an issue that is not ready, or whose author or labels are not trusted.
     async fn check(&self, number: u64, status: IssueStatus) -> Result<Issue, AssemblyError> {
         let issue = self.issues.get(number).await?;
         match self.issues.refusal(&issue, status).await? {
@@ -238,23 +273,38 @@ impl IssueQueue {
             return Err(AssemblyError::usage(message)
                 .with_hint("they are done when they have the label `status:done`"));
         }
-        let task = match self.make_task(&issue).await? {
+        let in_review = self.run_in_review(number)?;
+        let is_review = in_review.is_some();
+        let task = match in_review {
+            Some(run) => IssueWork::Resume(run),
+            None => self.choose_work(&issue).await?,
+        };
+        let status = Some(IssueStatus::InProgress);
+        self.issues.set_status(number, status).await?;
+        Ok(PreparedIssue {
+            issue,
+            task,
+            is_review,
+        })
+    }
+
+    /// A run of the issue that was not finished, if it can follow the text, else a new one.
+    async fn choose_work(&self, issue: &Issue) -> Result<IssueWork, AssemblyError> {
+        let number = issue.number;
+        let task = match self.make_task(issue).await? {
             Ok(task) => task,
             Err(reason) => {
                 self.issues.set_comment(number, &attention(&reason, "")).await?;
                 let status = Some(IssueStatus::NeedsAttention);
                 self.issues.set_status(number, status).await?;
+                self.unfit.fetch_add(1, Ordering::Relaxed);
                 return Err(AssemblyError::usage(reason));
             }
         };
-        let task = match unfinished_run(&self.context, &task.repository, number)? {
+        Ok(match unfinished_run(&self.context, &self.url, number)? {
             Some(run) if self.follows(&run, &task).await => IssueWork::Resume(run),
             _ => IssueWork::Start(task),
-        };
-        self.issues
-            .set_status(number, Some(IssueStatus::InProgress))
-            .await?;
-        Ok(PreparedIssue { issue, task })
+        })
     }
 
     /// The task of an issue, or why it cannot become one.
@@ -281,6 +331,9 @@ impl IssueQueue {
         run: &RunDir,
         issue: &Issue,
     ) -> Result<Option<String>, AssemblyError> {
+        if let Some(reason) = self.issues.refusal_of_author(issue).await? {
+            return Ok(Some(reason));
+        }
         Ok(match self.make_task(issue).await? {
             Err(reason) => Some(reason),
             Ok(task) => match self.edit_run(run, &task.branch, &task.text).await {
@@ -292,7 +345,10 @@ impl IssueQueue {
 
     async fn edit_run(&self, run: &RunDir, branch: &str, text: &str) -> Result<(), AssemblyError> {
         let facts = run.facts();
-        if facts.branch != branch && !facts.branch.starts_with(&format!("{branch}-v")) {
+        let later = facts.branch.strip_prefix(branch);
+        let number = later.and_then(|later| later.strip_prefix("-v"));
+        let is_later = number.is_some_and(|number| number.parse::<u32>().is_ok());
+        if later != Some("") && !is_later {
             let message = format!("its branch is `{branch}` now, and the run has `{}`", facts.branch);
             return Err(AssemblyError::usage(message));
         }
@@ -309,6 +365,8 @@ impl IssueQueue {
 pub(super) struct PreparedIssue {
     pub(super) issue: Issue,
     pub(super) task: IssueWork,
+    /// Whether its run was done before, and works on a review now.
+    pub(super) is_review: bool,
 }
 
 /// How the work on an issue begins.

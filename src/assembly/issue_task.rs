@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::config::{self, Config};
 use crate::github::Issue;
 use crate::scm::{Repository, texts_at};
-use crate::state::{JournalEntry, JournalLine, RunDir, RunOutcomeKind};
-use crate::task::{LintSeverity, SpecChecks, SpecIssue, TaskError, lint};
+use crate::state::{JournalEntry, JournalLine, RunDir, RunOutcomeKind, is_done, since_done};
+use crate::task::{LintSeverity, SpecChecks, SpecIssue, Task, TaskError, lint};
 
 use super::configuration::{GivenSettings, inputs};
 use super::{AssemblyContext, AssemblyError, describe_finding, forge, io_error};
@@ -21,8 +21,6 @@ pub(super) struct IssueTask {
     pub(super) branch: String,
     /// The text of the task file.
     pub(super) text: String,
-    /// The repository of the run: a mirror of the one on GitHub.
-    pub(super) repository: Repository,
 }
 
 /// An issue that cannot become a task, and why.
@@ -73,7 +71,6 @@ pub(super) async fn make_task(
     Ok(Ok(IssueTask {
         branch: spec.branch.to_string(),
         text,
-        repository,
     }))
 }
 
@@ -126,22 +123,26 @@ fn unfit(number: u64, findings: &[TaskError], base: Option<&str>) -> UnfitIssue 
     }
 }
 
-/// The newest run of this issue that was stopped, paused or killed, and that no process works on.
+/// The newest run of this issue that was stopped, paused or killed, and that no process works on. `url` is the repository.
 pub(super) fn unfinished_run(
     context: &AssemblyContext,
-    repository: &Repository,
+    url: &str,
     issue: u64,
 ) -> Result<Option<RunDir>, AssemblyError> {
     let runs = context.surroundings.runs()?.list()?;
-    let is_of_issue =
-        |run: &&RunDir| run.facts().issue == Some(issue) && run.facts().repository == repository.common_dir();
+    let is_of_issue = |run: &&RunDir| {
+        let task = Task::parse(&run.facts().task);
+        run.facts().issue == Some(issue)
+            && task.is_ok_and(|task| task.frontmatter.repo_url.as_deref() == Some(url))
+    };
     let Some(run) = runs.iter().rev().find(is_of_issue) else {
         return Ok(None);
     };
-    let is_over = |line: &JournalLine| {
-        let over = [RunOutcomeKind::Done, RunOutcomeKind::Failed];
-        matches!(line.entry, JournalEntry::Ended { outcome, .. } if over.contains(&outcome))
-    };
-    let can_go_on = run.holder()?.is_none() && !run.journal()?.iter().any(is_over);
+    let failed = RunOutcomeKind::Failed;
+    let has_failed =
+        |line: &JournalLine| matches!(line.entry, JournalEntry::Ended { outcome, .. } if outcome == failed);
+    let lines = run.journal()?;
+    let is_over = is_done(&lines) || since_done(&lines).iter().any(has_failed);
+    let can_go_on = run.holder()?.is_none() && !is_over;
     Ok(can_go_on.then(|| run.clone()))
 }

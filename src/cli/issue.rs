@@ -11,7 +11,7 @@ use crate::service::{WorkOrder, work_on_issue};
 use super::run::summarize;
 use super::signals::Signals;
 use super::terminal::EventFormat;
-use super::{CliResult, Context};
+use super::{CliError, CliResult, Context};
 
 /// Works on a claimed issue, and shows the result there.
 pub(super) async fn work(
@@ -26,7 +26,7 @@ pub(super) async fn work(
     let surroundings = context.surroundings();
     let ended = tokio::select! {
         ended = Box::pin(work_on_issue(surroundings, issue, builder, orders, started)) => ended,
-        never = forward(context, signals, &order) => match never {},
+        error = forward(context, signals, &order) => return Err(error),
     };
     let exit = match (ended.run, ended.outcome) {
         (Some(run), Ok(outcome)) => summarize(context, &run, &outcome, format)?,
@@ -44,19 +44,23 @@ pub(super) async fn work(
     }
 }
 
-/// Passes signals on: the first one stops, the second one ends at once.
+/// Passes signals on: the first one stops, the second one ends runs at once, the third one does not wait for GitHub either.
 pub(super) async fn forward(
     context: &Context,
     mut signals: Signals,
     order: &watch::Sender<WorkOrder>,
-) -> std::convert::Infallible {
+) -> CliError {
     signals.next().await;
     context
         .ui
         .say("Stopping. The work goes on later from the last iteration; press Ctrl-C again to end at once.");
     order.send_replace(WorkOrder::Stop);
-    loop {
-        signals.next().await;
-        order.send_replace(WorkOrder::End);
-    }
+    signals.next().await;
+    context
+        .ui
+        .say("Ending. Press Ctrl-C again to leave the issues claimed; the claims end by themselves.");
+    order.send_replace(WorkOrder::End);
+    signals.next().await;
+    CliError::interrupted("ended before the issues were ready again")
+        .with_hint("`ralph poll` takes them over once their claims have ended")
 }

@@ -94,21 +94,29 @@ impl Claims {
     }
 
     /// The issues with a claim that has ended: the process that made it is gone.
-    pub async fn ended(&self, issues: &[u64]) -> Result<Vec<u64>, GitHubError> {
+    pub async fn ended(&self) -> Result<Vec<u64>, GitHubError> {
         let prefix = query_value("ralph/claims/");
         let path = format!("repos/{}/git/matching-refs/{prefix}", self.repository);
         let refs: Vec<GitRef> = self.client.get_again(&path).await?;
         let mut ended = Vec::new();
-        for issue in issues {
-            let name = format!("refs/ralph/claims/{issue}");
-            let Some(found) = refs.iter().find(|found| found.name == name) else {
+        for found in refs {
+            let number = found.name.strip_prefix("refs/ralph/claims/");
+            let Some(issue) = number.and_then(|number| number.parse().ok()) else {
                 continue;
             };
-            if self.has_ended(&self.read(*issue, &found.object.sha).await?.record) {
-                ended.push(*issue);
+            if self.has_ended(&self.read(issue, &found.object.sha).await?.record) {
+                ended.push(issue);
             }
         }
         Ok(ended)
+    }
+
+    /// Removes the claim on an issue, if it has ended.
+    pub async fn remove_ended(&self, issue: u64) -> Result<(), GitHubError> {
+        match self.claim(issue).await? {
+            ClaimAttempt::Won(claim) => self.release(claim).await,
+            ClaimAttempt::Held(_) => Ok(()),
+        }
     }
 
     fn has_ended(&self, record: &ClaimRecord) -> bool {
@@ -189,10 +197,18 @@ impl Claims {
     /// Gives a claim up. One that another process has taken over is left alone.
     pub async fn release(&self, mut claim: Claim) -> Result<(), GitHubError> {
         // GitHub deletes a ref whatever it points to. After a renewal no other process moves it for the time of a lease.
-        let run = claim.record.run.clone();
-        match self.renew(&mut claim, run).await {
-            Err(GitHubError::ClaimLost { .. }) => return Ok(()),
-            renewed => renewed?,
+        let half = self.client.now().saturating_add(self.lease / 2);
+        if half.is_ok_and(|half| claim.record.until > half) {
+            let held = self.held(claim.issue).await?;
+            if held.is_none_or(|held| held.sha != claim.sha) {
+                return Ok(());
+            }
+        } else {
+            let run = claim.record.run.clone();
+            match self.renew(&mut claim, run).await {
+                Err(GitHubError::ClaimLost { .. }) => return Ok(()),
+                renewed => renewed?,
+            }
         }
         let path = self.ref_path("refs", claim.issue);
         let mut looks = 0;
@@ -200,7 +216,7 @@ impl Claims {
             // Not repeated unseen: a second one could delete the claim of a process that came in between.
             let deletion = self.client.delete_once(&path);
             // A deletion that waits for the pace or a limit longer than the lease could hit the next claim. This one ends then.
-            let Ok(deleted) = timeout(self.lease.unsigned_abs() / 2, deletion).await else {
+            let Ok(deleted) = timeout(self.lease.unsigned_abs() / 3, deletion).await else {
                 return Ok(());
             };
             let error = match deleted {

@@ -20,7 +20,6 @@ use super::credential::{GitHubApp, GitHubCredential};
 use super::error::GitHubError;
 use super::kept::KeptAnswer;
 use super::pace::{GitHubPace, Throttle};
-use super::wire::Account;
 use crate::clock::Clock;
 use crate::secret::{Redactor, Secret};
 
@@ -52,8 +51,8 @@ pub struct GitHubClient {
     installation: Mutex<Option<InstallationToken>>,
     /// Whether the server lists [`API_VERSION`].
     is_pinned: OnceCell<bool>,
-    /// The name of the account.
-    login: OnceCell<String>,
+    /// The name under which an App acts.
+    app_login: OnceCell<String>,
     /// Answers that are asked for again and again, by path.
     pub(super) kept: Mutex<HashMap<String, KeptAnswer>>,
 }
@@ -100,7 +99,7 @@ impl GitHubClient {
             throttle: Throttle::default(),
             installation: Mutex::default(),
             is_pinned: OnceCell::new(),
-            login: OnceCell::new(),
+            app_login: OnceCell::new(),
             kept: Mutex::default(),
         })
     }
@@ -141,19 +140,22 @@ impl GitHubClient {
         read(&call.name, response).await
     }
 
-    /// The name of the account that makes the calls.
-    pub(super) async fn login(&self) -> Result<&str, GitHubError> {
-        let ask = async || match &self.credential {
-            GitHubCredential::Token(_) => self.get::<Account>("user").await.map(|account| account.login),
-            GitHubCredential::App(app) => {
-                let jwt = app.jwt(self.clock.now())?;
-                self.redactor.learn([jwt.clone()]);
-                let call = GitHubCall::new(self, Method::GET, "app");
-                let app: AppName = read(&call.name, call.send_as(Some(&jwt)).await?).await?;
-                Ok(format!("{}[bot]", app.slug))
-            }
+    /// The name under which an App acts. `None` for a token: its account is that of a person, or made for ralph.
+    pub(super) async fn app_login(&self) -> Result<Option<&str>, GitHubError> {
+        let GitHubCredential::App(app) = &self.credential else {
+            return Ok(None);
         };
-        self.login.get_or_try_init(ask).await.map(String::as_str)
+        let ask = async || {
+            let jwt = app.jwt(self.clock.now())?;
+            self.redactor.learn([jwt.clone()]);
+            let call = GitHubCall::new(self, Method::GET, "app");
+            let app: AppName = read(&call.name, call.send_as(Some(&jwt)).await?).await?;
+            Ok(format!("{}[bot]", app.slug))
+        };
+        self.app_login
+            .get_or_try_init(ask)
+            .await
+            .map(|login| Some(login.as_str()))
     }
 
     /// Gets an object.
@@ -267,7 +269,12 @@ impl GitHubClient {
 
     /// Waits until git may push: GitHub counts pushes as writes. No other write is made while the guard lives.
     pub(super) async fn begin_push(&self) -> impl Drop + '_ {
-        self.throttle.begin_write(&self.pace).await
+        loop {
+            match self.throttle.begin_write(&self.pace).await {
+                Ok(guard) => return guard,
+                Err(pause) => sleep(pause).await,
+            }
+        }
     }
 
     /// The address of a path. GitHub Enterprise has REST at `/api/v3` and GraphQL at `/api/graphql`.
@@ -364,7 +371,10 @@ impl<'c> GitHubCall<'c> {
                 let is_pinned = client.is_pinned(&token).await;
                 let _one_write_at_a_time = match self.method {
                     Method::GET => None,
-                    _ => Some(client.throttle.begin_write(&client.pace).await),
+                    _ => {
+                        let turn = client.throttle.begin_write(&client.pace).await;
+                        Some(turn.map_err(|pause| self.rate_limited(pause))?)
+                    }
                 };
                 self.send_once(&token, is_pinned).await
             };

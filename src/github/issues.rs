@@ -18,6 +18,8 @@ use crate::id::{RepositoryName, RunId};
 const SPEC: &str = "spec";
 /// The hidden first line of ralph's comment below an issue.
 const MARKER: &str = "<!-- ralph-issue -->";
+/// How ralph's comment below an issue begins that waits for others.
+const WAITS: &str = "This waits for";
 /// Longer comments are cut. GitHub refuses those above 65,536 characters.
 const MAX_COMMENT: usize = 60_000;
 /// How often a comment is tried whose answer was lost, and how often it is looked for each time.
@@ -181,34 +183,59 @@ impl Issues {
                 "issue #{number} does not have the label `{missing}`"
             )));
         }
-        if !self.may_write(issue.user.as_ref()).await? {
-            let author = name(issue.user.as_ref());
-            return Ok(Some(format!(
-                "the author of issue #{number}, {author}, does not have write permission"
-            )));
+        if let Some(reason) = self.refusal_of_author(issue).await? {
+            return Ok(Some(reason));
         }
         self.refusal_of_labels(number, status).await
     }
 
-    /// Why the labels of an issue do not count. Those that ralph itself sets follow from what a person set before.
+    /// Why the text of an issue does not count: only its author and people with write permission can edit it, so the author
+    /// must have it too.
+    pub async fn refusal_of_author(&self, issue: &Issue) -> Result<Option<String>, GitHubError> {
+        if self.may_write(issue.user.as_ref()).await? {
+            return Ok(None);
+        }
+        let (number, author) = (issue.number, name(issue.user.as_ref()));
+        Ok(Some(format!(
+            "the author of issue #{number}, {author}, does not have write permission"
+        )))
+    }
+
+    /// Whether ralph blocked an issue because it waits for others. Otherwise a person did.
+    async fn is_held_back(&self, number: u64) -> Result<bool, GitHubError> {
+        let path = self.path(&format!("issues/{number}/comments"));
+        let comment = self.comment(&path).await?.and_then(|comment| comment.body);
+        let text = comment.as_deref().and_then(|body| body.strip_prefix(MARKER));
+        Ok(text.is_some_and(|text| text.trim_start().starts_with(WAITS)))
+    }
+
+    /// Shows on an issue that it waits for others.
+    pub async fn hold_back(&self, number: u64, others: &str) -> Result<(), GitHubError> {
+        let text = format!("{WAITS} {others}. The work begins when they have the label `status:done`.");
+        self.set_comment(number, &text).await?;
+        self.set_status(number, Some(IssueStatus::Blocked)).await
+    }
+
+    /// Why the labels of an issue do not count.
     async fn refusal_of_labels(
         &self,
         number: u64,
         status: IssueStatus,
     ) -> Result<Option<String>, GitHubError> {
         let path = self.path(&format!("issues/{number}/events"));
-        let events: Vec<IssueEvent> = self.client.list(&path).await?;
-        let own = self.client.login().await?;
-        // GitHub lists the oldest first.
-        let is_own = |event: &IssueEvent| event.actor.as_ref().is_some_and(|actor| actor.login == own);
-        let blocked = events
-            .iter()
-            .rev()
-            .find(|event| event.sets(IssueStatus::Blocked.label()));
-        if status == IssueStatus::Blocked && !blocked.is_some_and(is_own) {
-            let actor = name(blocked.and_then(|event| event.actor.as_ref()));
-            return Ok(Some(format!("issue #{number} is blocked by {actor}")));
+        let events: Vec<IssueEvent> = self.client.list_again(&path).await?;
+        let own = self.client.app_login().await?;
+        // An App has no permission to ask for. What it sets follows from what a person set before.
+        let is_own = |event: &IssueEvent| {
+            event
+                .actor
+                .as_ref()
+                .is_some_and(|actor| Some(actor.login.as_str()) == own)
+        };
+        if status == IssueStatus::Blocked && !self.is_held_back(number).await? {
+            return Ok(Some(format!("issue #{number} is blocked by a person")));
         }
+        // GitHub lists the oldest first.
         for label in [SPEC, IssueStatus::Ready.label()] {
             let set = events
                 .iter()
@@ -234,8 +261,14 @@ impl Issues {
             "collaborators/{}/permission",
             query_value(&account.login)
         ));
-        let found: Option<Permission> = self.client.find(&path).await?;
-        Ok(found.is_some_and(|found| matches!(found.permission.as_str(), "admin" | "write" | "maintain")))
+        let found: Permission = match self.client.get_again(&path).await {
+            Err(error) if error.status() == Some(404) => return Ok(false),
+            found => found?,
+        };
+        Ok(matches!(
+            found.permission.as_str(),
+            "admin" | "write" | "maintain"
+        ))
     }
 
     /// The issues that an issue waits for: those of `numbers` whose labels do not include `status:done`, and open ones
@@ -294,7 +327,9 @@ impl Issues {
         let is_finished = |pull: &&Pull| {
             let body = pull.body.as_deref().unwrap_or_default();
             let is_over = pull.state == PullState::Closed && pull.merged_at.is_none();
-            !pull.draft && !is_over && origin(&pull.title, body, run) != MarkedText::Foreign
+            // Anyone can write a marker into the text of a pull request from a fork.
+            let is_here = pull.head.is_in(&self.repository);
+            is_here && !pull.draft && !is_over && origin(&pull.title, body, run) != MarkedText::Foreign
         };
         Ok(pulls.iter().find(is_finished).map(|pull| pull.html_url.clone()))
     }

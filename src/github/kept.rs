@@ -9,6 +9,8 @@ use super::answer::{has_next_page, parse, read_body};
 use super::client::{GitHubCall, GitHubClient, MAX_PAGES, too_many_pages};
 use super::error::GitHubError;
 
+/// How many items a page has.
+const PAGE: usize = 100;
 /// How many answers are kept to be asked for again.
 const MAX_KEPT: usize = 2000;
 
@@ -32,10 +34,12 @@ impl GitHubClient {
         let separator = if path.contains('?') { '&' } else { '?' };
         let mut items = Vec::new();
         for page in 1..=MAX_PAGES {
-            let path = format!("{path}{separator}per_page=100&page={page}");
+            let path = format!("{path}{separator}per_page={PAGE}&page={page}");
             let (page, has_next_page): (Vec<T>, bool) = self.ask_again(&path).await?;
+            // A full page that has not changed may have got a next one since.
+            let is_full = page.len() >= PAGE;
             items.extend(page);
-            if !has_next_page {
+            if !has_next_page && !is_full {
                 return Ok(items);
             }
         }

@@ -30,4 +30,4 @@ pub use error::GitHubError;
 pub use forge::GitHubForge;
 pub use issues::{Issue, IssueStatus, Issues};
 pub use pace::GitHubPace;
-pub use reviews::{FoundReviews, ReviewedPull, Reviews};
+pub use reviews::{FoundReviews, OpenPull, ReviewedPull, Reviews};

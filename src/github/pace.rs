@@ -61,19 +61,29 @@ impl Throttle {
         Ok(())
     }
 
-    /// Waits until a write may be made. No other write is made while the guard lives.
-    pub(super) async fn begin_write(&self, pace: &GitHubPace) -> MutexGuard<'_, VecDeque<Instant>> {
+    /// Waits until a write may be made. No other write is made while the guard lives. If that takes longer than
+    /// [`GitHubPace::longest_wait`], returns how long it would.
+    pub(super) async fn begin_write(
+        &self,
+        pace: &GitHubPace,
+    ) -> Result<MutexGuard<'_, VecDeque<Instant>>, Duration> {
         let mut writes = self.writes.lock().await;
+        let now = Instant::now();
+        while writes.front().is_some_and(|oldest| *oldest + HOUR <= now) {
+            writes.pop_front();
+        }
+        if let Some(oldest) = writes.front().filter(|_| writes.len() >= pace.writes_per_hour) {
+            let pause = (*oldest + HOUR).saturating_duration_since(now);
+            if pause > pace.longest_wait {
+                return Err(pause);
+            }
+            sleep_until(*oldest + HOUR).await;
+        }
         if let Some(last) = writes.back() {
             sleep_until(*last + pace.between_writes).await;
         }
-        while writes.len() >= pace.writes_per_hour
-            && let Some(oldest) = writes.pop_front()
-        {
-            sleep_until(oldest + HOUR).await;
-        }
         writes.push_back(Instant::now());
-        writes
+        Ok(writes)
     }
 
     /// Makes all calls wait for this long.
@@ -92,10 +102,14 @@ mod tests {
     async fn writes_are_a_second_apart_and_at_most_400_in_an_hour() {
         let (throttle, pace, start) = (Throttle::default(), GitHubPace::default(), Instant::now());
         for _ in 0..400 {
-            drop(throttle.begin_write(&pace).await);
+            drop(throttle.begin_write(&pace).await.unwrap());
         }
         assert_eq!(start.elapsed(), Duration::from_secs(399));
-        drop(throttle.begin_write(&pace).await);
+        // A call does not wait for so long, and keeps no other one waiting.
+        let pause = throttle.begin_write(&pace).await.map(drop);
+        assert_eq!(pause, Err(Duration::from_secs(3201)));
+        tokio::time::sleep(Duration::from_secs(3000)).await;
+        drop(throttle.begin_write(&pace).await.unwrap());
         assert_eq!(start.elapsed(), HOUR);
     }
 

@@ -13,7 +13,7 @@ use super::error::GitHubError;
 use super::issues::Issues;
 use super::marker::run_of;
 use super::pulls::Pulls;
-use super::wire::{Account, Pull, PullState};
+use super::wire::{Account, Pull, PullBranch, PullState};
 use crate::id::{RepositoryName, RunId};
 use crate::scm::{ReviewAnswer, ReviewComment, ReviewPlace};
 
@@ -44,10 +44,23 @@ pub struct ReviewedPull {
     pub ended: Option<&'static str>,
 }
 
+/// An open pull request of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenPull {
+    /// Its number.
+    pub number: u64,
+    /// The run that its hidden marker names.
+    pub run: RunId,
+    /// When anything about it changed last.
+    pub updated_at: Timestamp,
+}
+
 #[derive(Deserialize)]
-struct OpenPull {
+struct ListedPull {
+    number: u64,
     #[serde(default)]
     body: Option<String>,
+    head: PullBranch,
     updated_at: Timestamp,
 }
 
@@ -76,16 +89,20 @@ impl Reviews {
         format!("repos/{}/{rest}", self.repository)
     }
 
-    /// The runs that open pull requests belong to, by their markers, and when anything about each changed last. GitHub does not
-    /// count the call if nothing has changed.
-    pub async fn open(&self) -> Result<Vec<(RunId, Timestamp)>, GitHubError> {
+    /// The open pull requests of runs, by their markers, that are not from forks. GitHub does not count the call if nothing has
+    /// changed.
+    pub async fn open(&self) -> Result<Vec<OpenPull>, GitHubError> {
         let path = self.path("pulls?state=open");
-        let pulls: Vec<OpenPull> = self.client.list_again(&path).await?;
-        let run = |pull: &OpenPull| run_of(pull.body.as_deref().unwrap_or_default());
-        let runs = pulls
-            .iter()
-            .filter_map(|pull| Some((run(pull)?, pull.updated_at)));
-        Ok(runs.collect())
+        let pulls: Vec<ListedPull> = self.client.list_again(&path).await?;
+        let here = pulls.into_iter().filter(|pull| pull.head.is_in(&self.repository));
+        let open = here.filter_map(|pull| {
+            Some(OpenPull {
+                number: pull.number,
+                run: run_of(pull.body.as_deref().unwrap_or_default())?,
+                updated_at: pull.updated_at,
+            })
+        });
+        Ok(open.collect())
     }
 
     /// The pull request with this number, if there is one.
@@ -223,8 +240,7 @@ fn marker(answer: &ReviewAnswer) -> String {
 
 impl From<Pull> for ReviewedPull {
     fn from(pull: Pull) -> Self {
-        let repository =
-            |side: &super::wire::PullBranch| side.repo.as_ref().map(|repo| repo.full_name.clone());
+        let repository = |side: &PullBranch| side.repo.as_ref().map(|repo| repo.full_name.clone());
         let is_own = repository(&pull.head).is_some() && repository(&pull.head) == repository(&pull.base);
         Self {
             number: pull.number,

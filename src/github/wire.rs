@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::id::RepositoryName;
+
 /// An account.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Account {
@@ -63,6 +65,15 @@ pub(super) struct PullBranch {
     pub(super) sha: String,
     /// The repository that has it; `None` for a fork that was deleted.
     pub(super) repo: Option<PullRepository>,
+}
+
+impl PullBranch {
+    /// Whether it is in this repository, not in a fork.
+    pub(super) fn is_in(&self, repository: &RepositoryName) -> bool {
+        let name = repository.to_string();
+        let here = self.repo.as_ref();
+        here.is_some_and(|here| here.full_name.eq_ignore_ascii_case(&name))
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

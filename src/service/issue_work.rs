@@ -63,7 +63,7 @@ pub(crate) async fn work_on_issue(
     let (outcome, has_claim) = drive(surroundings, &issue, &run, &mut orders).await;
     let shown = if has_claim {
         let result = match &outcome {
-            Ok(outcome) => result_of_run(outcome),
+            Ok(outcome) => result_of_run(outcome, *orders.borrow()),
             Err(error) => result_of_error(error),
         };
         Some(issue.finish(result, Some(&dir)).await)
@@ -154,13 +154,17 @@ pub(super) async fn asked_for(orders: &mut watch::Receiver<WorkOrder>, order: Wo
     }
 }
 
-fn result_of_run(outcome: &RunOutcome) -> IssueResult {
+fn result_of_run(outcome: &RunOutcome, order: WorkOrder) -> IssueResult {
     match outcome.kind {
         RunOutcomeKind::Done => IssueResult::Done {
             pull_request: outcome.pull_request.clone(),
         },
         RunOutcomeKind::Failed | RunOutcomeKind::Paused => IssueResult::NeedsAttention {
             reason: format!("{}: {}", outcome.kind, outcome.reason),
+        },
+        // A ready issue would be claimed again at once.
+        RunOutcomeKind::Stopped if order == WorkOrder::GoOn => IssueResult::NeedsAttention {
+            reason: "a person stopped the run".to_owned(),
         },
         RunOutcomeKind::Stopped => IssueResult::Stopped,
     }

@@ -5,18 +5,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use crate::assembly::issue::{ClaimedIssue, IssueResult};
 use crate::assembly::issue_queue::{IssueQueue, numbers};
-use crate::assembly::{AssemblyContext, AssemblyError, RalphBuilder};
-use crate::github::{Issue, IssueStatus};
-use crate::id::RunId;
+use crate::assembly::{AssemblyContext, AssemblyError, AssemblyErrorKind, RalphBuilder};
+use crate::github::{Issue, IssueStatus, OpenPull};
 use crate::state::RunDir;
 
 use super::issue_work::{EndedWork, WorkOrder, asked_for, work_on_issue};
@@ -55,18 +55,25 @@ pub(crate) struct Poller {
     builder: NewBuilder,
     active: BTreeMap<u64, ActiveIssue>,
     running: JoinSet<(u64, EndedWork)>,
-    /// Issues that must not be worked on as they are: when they were changed last.
-    refused: BTreeMap<u64, Timestamp>,
+    /// Issues that must not be worked on as they are.
+    refused: BTreeMap<u64, Refusal>,
     /// Issues that wait for others, and for which ones their comment says so.
     waiting: BTreeMap<u64, Vec<u64>>,
     /// Pull requests whose reviews were looked at: when they were changed last.
-    reviewed: BTreeMap<RunId, Timestamp>,
-    /// How many issues need a person since the start.
+    reviewed: BTreeMap<u64, Timestamp>,
+    /// How many runs ended with an issue that needs a person.
     needs_attention: usize,
+}
+
+/// An issue that must not be worked on until it changes, or some time has passed: permissions and claims change without it.
+struct Refusal {
+    updated_at: Timestamp,
+    until: Instant,
 }
 
 /// An issue that a run works on.
 struct ActiveIssue {
+    task: task::Id,
     issue: Arc<ClaimedIssue>,
     orders: watch::Sender<WorkOrder>,
     run: watch::Receiver<Option<RunDir>>,
@@ -99,11 +106,18 @@ impl Poller {
         mut self,
         mut orders: watch::Receiver<WorkOrder>,
     ) -> Result<usize, AssemblyError> {
-        // A wrong name or credential is a mistake of the user now, and a failure that may pass later.
+        // Errors of the first tick end the command; later ones may pass.
         let mut started = self.tick().await?;
+        let mut idle = 0;
         loop {
-            if self.settings.once && started == 0 && self.active.is_empty() {
-                return Ok(self.needs_attention);
+            // GitHub may list an issue as it was for some seconds, so one look without work is not enough.
+            idle = if started == 0 && self.active.is_empty() {
+                idle + 1
+            } else {
+                0
+            };
+            if self.settings.once && idle > 1 {
+                return Ok(self.attention_count());
             }
             let next = Instant::now() + self.settings.interval;
             tokio::select! {
@@ -113,6 +127,7 @@ impl Poller {
             }
             started = match self.tick().await {
                 Ok(started) => started,
+                Err(error) if self.settings.once && self.active.is_empty() => return Err(error),
                 Err(error) => {
                     // The runs go on: GitHub may answer next time.
                     self.context
@@ -123,7 +138,12 @@ impl Poller {
             };
         }
         self.stop(orders).await;
-        Ok(self.needs_attention)
+        Ok(self.attention_count())
+    }
+
+    /// How many issues need a person since the start.
+    fn attention_count(&self) -> usize {
+        self.needs_attention + self.queue.unfit.load(Ordering::Relaxed)
     }
 
     /// Looks at all issues once. Returns how many runs were started.
@@ -144,36 +164,52 @@ impl Poller {
             let Some(status) = claimable(issue, &left).filter(|_| self.settings.wants(issue)) else {
                 continue;
             };
-            let is_known = self.refused.get(&issue.number) == Some(&issue.updated_at);
-            if is_known || self.active.contains_key(&issue.number) {
+            if self.is_refused(issue) || self.active.contains_key(&issue.number) {
                 continue;
             }
             match self.dispatch(issue, status, &specifications).await {
                 Ok(has_started) => started += usize::from(has_started),
-                Err(error) => {
-                    self.refused.insert(issue.number, issue.updated_at);
-                    let reporter = &self.context.reporter;
-                    reporter.warn(&format!("issue #{}: {error}", issue.number));
-                }
+                Err(error) => self.refuse(issue, &error),
             }
         }
         Ok(started)
     }
 
-    /// The issues in progress whose process is gone.
-    async fn left_behind(&self, specifications: &[Issue]) -> Result<Vec<u64>, AssemblyError> {
-        let is_of_another = |issue: &&Issue| {
-            issue.has_status(IssueStatus::InProgress) && !self.active.contains_key(&issue.number)
-        };
-        let others: Vec<u64> = specifications
-            .iter()
-            .filter(is_of_another)
-            .map(|issue| issue.number)
-            .collect();
-        if others.is_empty() {
-            return Ok(Vec::new());
+    fn is_refused(&self, issue: &Issue) -> bool {
+        let refusal = self.refused.get(&issue.number);
+        refusal
+            .is_some_and(|refusal| refusal.updated_at == issue.updated_at && Instant::now() < refusal.until)
+    }
+
+    /// Leaves an issue alone for a while, unless the failure may pass by the next tick.
+    fn refuse(&mut self, issue: &Issue, error: &AssemblyError) {
+        let reporter = &self.context.reporter;
+        reporter.warn(&format!("issue #{}: {error}", issue.number));
+        if error.kind() == AssemblyErrorKind::Usage {
+            let refusal = Refusal {
+                updated_at: issue.updated_at,
+                until: Instant::now() + self.queue.claims.lease().unsigned_abs(),
+            };
+            self.refused.insert(issue.number, refusal);
         }
-        Ok(self.queue.claims.ended(&others).await?)
+    }
+
+    /// The issues in progress whose process is gone. Claims on other issues that have ended are removed.
+    async fn left_behind(&self, specifications: &[Issue]) -> Result<Vec<u64>, AssemblyError> {
+        let mut left = Vec::new();
+        for number in self.queue.claims.ended().await? {
+            let listed = specifications.iter().find(|issue| issue.number == number);
+            let has = |status| listed.is_some_and(|issue| issue.has_status(status));
+            if self.active.contains_key(&number) || has(IssueStatus::Ready) || has(IssueStatus::Blocked) {
+                continue;
+            }
+            if has(IssueStatus::InProgress) {
+                left.push(number);
+            } else {
+                self.queue.claims.remove_ended(number).await?;
+            }
+        }
+        Ok(left)
     }
 
     /// Starts the work on an issue, unless it waits for others or too many runs work already.
@@ -192,31 +228,45 @@ impl Poller {
         if self.active.len() >= self.settings.max_parallel {
             return Ok(false);
         }
+        let builder = (self.builder)()?;
         let claimed = self.queue.claim(number, status).await?;
         self.waiting.remove(&number);
         let reporter = &self.context.reporter;
         reporter.inform(&format!("issue #{number} is claimed: {}", claimed.title()));
-        self.begin(claimed)?;
+        self.begin(claimed, builder);
         Ok(true)
     }
 
     /// Lets runs of this host go on that are done and whose reviewers ask for something. Returns how many.
     async fn respond(&mut self) -> Result<usize, AssemblyError> {
         let mut started = 0;
-        for (run, updated) in self.queue.reviews.open().await? {
-            let is_known = self.reviewed.get(&run) == Some(&updated);
+        let open = self.queue.reviews.open().await?;
+        self.reviewed
+            .retain(|number, _| open.iter().any(|pull| pull.number == *number));
+        for OpenPull {
+            number,
+            run,
+            updated_at,
+        } in open
+        {
+            let is_known = self.reviewed.get(&number) == Some(&updated_at);
             if is_known || self.active.len() >= self.settings.max_parallel {
                 continue;
             }
+            let builder = (self.builder)()?;
             let claimed = self.queue.claim_reviewed(&run).await;
-            self.reviewed.insert(run.clone(), updated);
+            // A refusal stays one until something changes; a failure is tried again.
+            let may_pass = |error: &AssemblyError| error.kind() != AssemblyErrorKind::Usage;
+            if !claimed.as_ref().is_err_and(may_pass) {
+                self.reviewed.insert(number, updated_at);
+            }
             let reporter = &self.context.reporter;
             match claimed {
                 Ok(None) => {}
                 Ok(Some(claimed)) => {
                     let number = claimed.number();
                     reporter.inform(&format!("issue #{number}: run {run} goes on with its reviews"));
-                    self.begin(claimed)?;
+                    self.begin(claimed, builder);
                     started += 1;
                 }
                 Err(error) => reporter.warn(&format!("the reviews of run {run}: {error}")),
@@ -226,23 +276,22 @@ impl Poller {
     }
 
     /// Begins the work on a claimed issue.
-    fn begin(&mut self, claimed: Arc<ClaimedIssue>) -> Result<(), AssemblyError> {
+    fn begin(&mut self, claimed: Arc<ClaimedIssue>, builder: RalphBuilder) {
         let number = claimed.number();
-        let builder = (self.builder)()?;
         let (orders, asked) = watch::channel(WorkOrder::GoOn);
         let (started, run) = watch::channel(None);
+        let (surroundings, issue) = (self.context.surroundings.clone(), claimed.clone());
+        let handle = self.running.spawn(async move {
+            let work = work_on_issue(&surroundings, issue, builder, asked, started);
+            (number, Box::pin(work).await)
+        });
         let active = ActiveIssue {
-            issue: claimed.clone(),
+            task: handle.id(),
+            issue: claimed,
             orders,
             run,
         };
         self.active.insert(number, active);
-        let surroundings = self.context.surroundings.clone();
-        self.running.spawn(async move {
-            let work = work_on_issue(&surroundings, claimed, builder, asked, started);
-            (number, Box::pin(work).await)
-        });
-        Ok(())
     }
 
     /// Shows on a ready issue that it waits for others.
@@ -256,18 +305,12 @@ impl Poller {
         if status == IssueStatus::Blocked && self.waiting.get(&number) == Some(&waits_for) {
             return Ok(());
         }
-        let issues = &self.queue.issues;
-        if let Some(reason) = issues.refusal(issue, status).await? {
-            return Err(AssemblyError::usage(reason));
+        if self.queue.hold_back(number, status).await? {
+            let others = numbers(&waits_for);
+            let reporter = &self.context.reporter;
+            reporter.inform(&format!("issue #{number} waits for {others}"));
+            self.waiting.insert(number, waits_for);
         }
-        let others = numbers(&waits_for);
-        let text =
-            format!("This waits for {others}. The work begins when they have the label `status:done`.");
-        issues.set_comment(number, &text).await?;
-        issues.set_status(number, Some(IssueStatus::Blocked)).await?;
-        let reporter = &self.context.reporter;
-        reporter.inform(&format!("issue #{number} waits for {others}"));
-        self.waiting.insert(number, waits_for);
         Ok(())
     }
 
@@ -300,16 +343,22 @@ impl Poller {
         };
         let run = active.run.borrow().clone();
         match (change_of(issue), run) {
-            (Some(Change { order, result }), _) => active.withdraw(order, result),
-            (None, Some(run)) => {
-                if claimed.is_edited(issue)
-                    && let Some(reason) = self.queue.apply_edit(&run, issue).await?
-                {
-                    let result = IssueResult::NeedsAttention { reason };
-                    active.withdraw(WorkOrder::Pause, result);
-                    return Ok(());
+            (Some(_), _) => {
+                // The list may be some seconds old, and show a label that this process has removed.
+                let now = self.queue.issues.get(claimed.number()).await?;
+                if let Some(Change { order, result }) = change_of(&now) {
+                    active.withdraw(order, result);
                 }
-                claimed.show_work(&run).await?;
+            }
+            (None, Some(run)) => {
+                if claimed.is_edited(issue) && !claimed.is_review {
+                    if let Some(reason) = self.queue.apply_edit(&run, issue).await? {
+                        active.withdraw(WorkOrder::Pause, IssueResult::NeedsAttention { reason });
+                        return Ok(());
+                    }
+                    claimed.accept_edit(issue);
+                }
+                claimed.show_work(&run, issue).await?;
             }
             // The run is being prepared.
             (None, None) => {}
@@ -323,6 +372,8 @@ impl Poller {
         let (number, ended) = match ended {
             Ok(ended) => ended,
             Err(error) => {
+                // Its claim ends, and the next process takes it over.
+                self.active.retain(|_, active| active.task != error.id());
                 reporter.warn(&format!("the work on an issue broke: {error}"));
                 return;
             }

@@ -28,5 +28,5 @@ pub use record::{
     CheckResult, CommandFailure, FileState, FlakyCheck, IterationRecord, IterationVerdict, LoopScore,
     LoopSignals, Rung, UncommittedWork, WeakenedCheck, WeakeningKind,
 };
-pub use review_round::{REVIEW_ROUNDS, ReviewRound, is_done, review_rounds, since_done};
+pub use review_round::{REVIEW_ROUNDS, ReviewRound, is_done, is_in_review, review_rounds, since_done};
 pub use run_dir::{RunDir, RunFacts, Runs};

@@ -46,6 +46,12 @@ pub fn since_done(lines: &[JournalLine]) -> &[JournalLine] {
     &lines[from..]
 }
 
+/// Whether a run was done before, and works on a round of review since.
+#[must_use]
+pub fn is_in_review(lines: &[JournalLine]) -> bool {
+    lines.iter().any(is_done_line) && review_rounds(since_done(lines)).next().is_some()
+}
+
 /// Whether a run is done, and no round of review has begun since.
 #[must_use]
 pub fn is_done(lines: &[JournalLine]) -> bool {

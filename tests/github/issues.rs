@@ -273,7 +273,7 @@ fn a_resumed_run_claims_its_issue_again() {
     ]);
     run_issue(&site, issue, &script([pause, rest])).expect(3, &["paused: "]);
     let name = format!("refs/ralph/claims/{issue}");
-    let theirs = claim_of_another(&site);
+    let theirs = claim_of_another(&site, "2099-01-01T00:00:00Z");
     site.github.git(REPO, &["update-ref", &name, &theirs]);
     site.ralph(&["resume"])
         .expect(2, &["issue #1 is claimed by another until 2099"]);
@@ -283,11 +283,11 @@ fn a_resumed_run_claims_its_issue_again() {
     site.expect_one_pull();
 }
 
-/// A commit with a claim of another process.
-fn claim_of_another(site: &Site) -> String {
-    let message = r#"{"owner":"another","epoch":2,"until":"2099-01-01T00:00:00Z","run":null}"#;
+/// A commit with a claim of another process, which holds until this time.
+pub fn claim_of_another(site: &Site, until: &str) -> String {
+    let message = json!({"owner": "another", "epoch": 2, "until": until, "run": null}).to_string();
     let identity = ["-c", "user.name=x", "-c", "user.email=x@localhost"];
-    let commit = ["commit-tree", "main^{tree}", "-m", message];
+    let commit = ["commit-tree", "main^{tree}", "-m", &message];
     let args = [&identity[..], &commit[..]].concat();
     site.github.git(REPO, &args).trim().to_owned()
 }
@@ -306,7 +306,7 @@ fn a_run_that_lost_its_claim_leaves_the_issue_alone() {
     let running = Live::start(command.args(["--issue", &issue.to_string()]));
     let name = format!("refs/ralph/claims/{issue}");
     wait_for_run(&site, issue);
-    let theirs = claim_of_another(&site);
+    let theirs = claim_of_another(&site, "2099-01-01T00:00:00Z");
     site.github.git(REPO, &["update-ref", &name, &theirs]);
     running
         .wait()

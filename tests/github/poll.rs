@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::desk::REPO;
-use crate::issues::{publish, queue_site, ready_issue};
+use crate::issues::{claim_of_another, publish, queue_site, ready_issue};
 use crate::need;
 use crate::runs::Site;
-use crate::support::fake_github::{FakeGitHub, Recorded};
+use crate::support::fake_github::{FakeGitHub, Fault, Recorded};
 use crate::support::ralph::{Ended, Live, Place, commit, ending, eventually, run, script, write};
 
 /// How many issues the pollers with faults work through, unless `RALPH_GITHUB_ISSUES` says otherwise.
@@ -107,6 +107,39 @@ fn dependent_issues_are_done_in_order() {
     site.expect_no_secret(&["CANARY"]);
 }
 
+/// The token is that of the person who labels.
+#[test]
+fn a_person_can_poll_with_their_own_token() {
+    let site = queue_site(FakeGitHub::start());
+    site.github
+        .add_pat(crate::desk::TOKEN, "ada", &crate::issues::PERMISSIONS);
+    let first = ready_issue(&site, "First", &spec("first", &[]));
+    let second = ready_issue(&site, "Second", &spec("second", &[first]));
+    let held = ready_issue(&site, "Held", &spec("held", &[first]));
+    site.github.unlabel_as("ada", REPO, held, "status:ready");
+    site.github.label_as("ada", REPO, held, "status:blocked");
+    once(&site, &greeting("true")).expect(0, &["issue #3: issue #3 is blocked by a person"]);
+    assert_eq!(
+        [first, second, held].map(|issue| status(&site, issue)),
+        ["done", "done", "blocked"]
+    );
+}
+
+/// A person stops the run of a poller: the issue is not claimed again at once.
+#[test]
+fn a_run_that_a_person_stops_stays_stopped() {
+    let site = queue_site(FakeGitHub::start());
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    let running = Live::start(&mut poll(&site, &greeting("sleep 60"), &["--once"]));
+    wait_for_work(&site, issue);
+    site.ralph(&["stop"]).expect(0, &[]);
+    running
+        .wait()
+        .expect(3, &["needs attention: a person stopped the run"]);
+    assert_eq!(status(&site, issue), "needs-attention");
+    assert_eq!(site.place.runs().len(), 1);
+}
+
 /// An issue whose base is the branch of another one: when that is merged, the pull request moves before the branch goes.
 #[test]
 fn a_stacked_issue_outlives_its_base() {
@@ -143,7 +176,8 @@ fn reviews_continue_the_run_of_an_issue() {
         commit("Say hello"),
     ];
     let second = [write("c.txt", "bye\n"), commit("Say bye")];
-    let answers = script([ending(first), ending(second)]);
+    let third = [run("sleep 3"), write("d.txt", "because\n"), commit("Say why")];
+    let answers = script([ending(first), ending(second), ending(third)]);
     once(&site, &answers).expect(0, &["done, "]);
     let before = site.github.pulls(REPO).remove(0);
     site.github
@@ -159,6 +193,16 @@ fn reviews_continue_the_run_of_an_issue() {
         comments.iter().any(|comment| is_answer(&comment.body)),
         "{comments:?}"
     );
+    // A round that is interrupted goes on: after Ctrl-C the issue is still done, and the next poller goes on.
+    site.github
+        .review_as("ada", REPO, before.number, "CHANGES_REQUESTED", "And say why.");
+    let running = Live::start(&mut poll(&site, &answers, &[]));
+    wait_for_work(&site, issue);
+    running.signal("INT");
+    running.wait().expect(0, &["stopped, ready again"]);
+    assert_eq!(status(&site, issue), "done");
+    once(&site, &answers).expect(0, &["goes on with its reviews", "done, "]);
+    assert_eq!(status(&site, issue), "done");
     // Nothing is new: no run goes on.
     let ended = once(&site, &answers);
     ended.expect(0, &[]);
@@ -340,8 +384,50 @@ fn looking_at_issues_that_do_not_change_is_free() {
         .iter()
         .filter(|request| request.counted)
         .count();
-    // The versions of the API, the repository, its pull requests, and each page of issues: once each.
-    assert_eq!(counted, 5, "{:?}", site.github.calls());
+    // The versions of the API, the repository, its pull requests, the claims, and each page of issues: once each.
+    assert_eq!(counted, 6, "{:?}", site.github.calls());
+}
+
+/// While runs work, a tick costs nothing either.
+#[test]
+fn looking_at_work_in_progress_is_free() {
+    let site = queue_site(FakeGitHub::start());
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    let running = Live::start(&mut poll(&site, &greeting("sleep 60"), &[]));
+    wait_for_work(&site, issue);
+    let requests = || site.github.requests();
+    let counted = || requests().iter().filter(|request| request.counted).count();
+    // What the first tick after the comment has to read again.
+    let ticks = |after: usize| eventually("some ticks", || requests().len() >= after);
+    ticks(requests().len() + 6);
+    let (before, from) = (counted(), requests().len());
+    ticks(from + 12);
+    assert_eq!(counted(), before, "{:?}", &site.github.calls()[from..]);
+    running.signal("INT");
+    running.wait().expect(0, &["stopped, ready again"]);
+}
+
+/// A failure that passes, and a process that died between its claim and the label: the issue is not forgotten.
+#[test]
+fn an_issue_that_could_not_be_claimed_is_tried_again() {
+    let site = queue_site(FakeGitHub::start());
+    publish(&site, "claim_seconds = 3\n", crate::issues::COMMANDS);
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(15);
+    let claim = claim_of_another(&site, &soon.to_string());
+    let name = format!("refs/ralph/claims/{issue}");
+    site.github.git(REPO, &["update-ref", &name, &claim]);
+    for _ in 0..4 {
+        let events = format!("/repos/{REPO}/issues/{issue}/events");
+        site.github.fail_next("GET", &events, Fault::Status(502));
+    }
+    let running = Live::start(&mut poll(&site, &greeting("true"), &[]));
+    eventually("the issue is done", || is_done(&site, issue));
+    running.signal("INT");
+    running
+        .wait()
+        .expect(0, &["502", "is claimed by another until", "done, "]);
+    assert_eq!(site.github.faults_left(), 0);
 }
 
 /// The repository and the configuration of a site on another machine.
@@ -419,6 +505,9 @@ fn pollers_that_die_and_sleep_do_each_issue_once() {
     std::thread::sleep(Duration::from_secs(if all < ISSUES { 12 } else { 60 }));
     sleeper.signal("CONT");
     wait_for_done(&site, all, all);
+    eventually("the claims are given up", || {
+        !site.github.refs(REPO).keys().any(|name| name.contains("claims"))
+    });
     for poller in [again, sleeper] {
         poller.signal("INT");
         poller.wait();
@@ -445,6 +534,12 @@ fn a_pull_request_of_a_dead_process_counts() {
     let site = queue_site(FakeGitHub::start());
     publish(&site, "claim_seconds = 3\n", crate::issues::COMMANDS);
     let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    // The label comes late enough to kill the process before.
+    for _ in 0..20 {
+        let labels = format!("/repos/{REPO}/issues/{issue}/comments");
+        site.github
+            .fail_next("GET", &labels, Fault::Slow(Duration::from_millis(700)));
+    }
     let running = Live::start(&mut poll(&site, &greeting("true"), &[]));
     eventually("the pull request is open", || !site.github.pulls(REPO).is_empty());
     running.signal("KILL");
@@ -453,7 +548,9 @@ fn a_pull_request_of_a_dead_process_counts() {
     let polling = Live::start(&mut poll_on(&site, &other, &greeting("true"), &[]));
     eventually("the issue is done", || is_done(&site, issue));
     polling.signal("INT");
-    polling.wait();
+    polling
+        .wait()
+        .expect(0, &["whose process ended before it could say so"]);
     assert_eq!(site.github.pulls(REPO).len(), 1);
     assert_eq!(status(&site, issue), "done");
 }
