@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::Response;
@@ -47,6 +47,7 @@ pub(super) async fn answer(shared: Arc<Shared>, asked: Asked) -> io::Result<Resp
     };
     recorded.status = response.as_ref().map_or(0, |response| response.status().as_u16());
     recorded.counted = ![0, 304].contains(&recorded.status) && !recorded.path.starts_with("/rate_limit");
+    recorded.ended = Instant::now();
     shared.world().requests.push(recorded);
     match response {
         Some(response) => Ok(response),
@@ -121,7 +122,10 @@ fn recorded(shared: &Shared, asked: &Asked) -> Recorded {
     let identity = caller.map_or_else(|_| "?".to_owned(), |caller| caller.login().to_owned());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let headers = asked.head.headers.iter();
+    let now = Instant::now();
     Recorded {
+        began: now,
+        ended: now,
         method: asked.head.method.to_string(),
         path: asked.head.uri.to_string(),
         while_limited: world.limits.must_wait(&identity),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -30,6 +31,9 @@ pub struct World {
 /// A request that was answered, or dropped on purpose.
 #[derive(Clone, Debug)]
 pub struct Recorded {
+    /// When it arrived, and when its answer was ready.
+    pub began: Instant,
+    pub ended: Instant,
     pub method: String,
     /// The path and the query.
     pub path: String,

@@ -1,0 +1,54 @@
+//! What a poller asks of GitHub while there is nothing to do.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::Fallible;
+use super::figure::{Figure, Target};
+use super::stage::{Stage, figure_of, let_work, most_in_a_minute, specification, wait_for};
+
+const ISSUES: usize = 100;
+const TIME: Duration = Duration::from_secs(180);
+/// How often it looks at them in that time, at least.
+const LOOKS: usize = 5;
+
+/// With the interval of half a minute. None of the issues is ready: they are new, done, or need a person.
+pub(crate) fn measure() -> Fallible<Vec<Figure>> {
+    let stage = Stage::set_up();
+    let labels: [&[&str]; 3] = [&[], &["status:done"], &["status:needs-attention"]];
+    for number in 1..=ISSUES {
+        stage.open_issue(number, &specification(number, 0), labels[number % labels.len()]);
+    }
+    let mut poller = stage.poll(&json!({"iterations": []}), &["--interval", "30"])?;
+    wait_for(&mut poller, || !stage.looks(1).is_empty())?;
+    let at_first = stage.requests().len();
+    let_work(&mut poller, TIME)?;
+    drop(poller);
+    let requests = stage.requests();
+    let (first, later) = requests.split_at(at_first);
+    if later.len() < LOOKS {
+        return Err(format!("only {} looks at the issues in {} s", later.len(), TIME.as_secs()).into());
+    }
+    let counted: Vec<Instant> = later
+        .iter()
+        .filter(|request| request.counted)
+        .map(|request| request.began)
+        .collect();
+    let all: Vec<Instant> = later.iter().map(|request| request.began).collect();
+    println!(
+        "idle: {} s with {ISSUES} issues: {} requests after the first look, {} of them counted; {} in the first look",
+        TIME.as_secs(),
+        later.len(),
+        counted.len(),
+        first.len()
+    );
+    Ok(vec![Figure {
+        name: "idle-counted-requests-minute",
+        unit: "",
+        ours: figure_of(most_in_a_minute(&counted)),
+        // Without the tags, all of them would count.
+        peer: Some(figure_of(most_in_a_minute(&all))),
+        target: Target::Most(2.0),
+    }])
+}
