@@ -204,7 +204,7 @@ impl IssueQueue {
         queue.issues.set_status(number, status).await?;
         let prepared = PreparedIssue {
             issue,
-            task: IssueWork::Resume(run.clone()),
+            task: IssueWork::Resume(Box::new(run.clone())),
             is_review: is_in_review(&run.journal()?) || is_done(&run.journal()?),
         };
         Ok(Some(Arc::new(ClaimedIssue::new(queue.clone(), claim, prepared))))
@@ -273,11 +273,9 @@ impl IssueQueue {
             return Err(AssemblyError::usage(message)
                 .with_hint("they are done when they have the label `status:done`"));
         }
-        let in_review = self.run_in_review(number)?;
-        let is_review = in_review.is_some();
-        let task = match in_review {
-            Some(run) => IssueWork::Resume(run),
-            None => self.choose_work(&issue).await?,
+        let (task, is_review) = match self.run_in_review(number)? {
+            Some(run) => (IssueWork::Resume(Box::new(run)), true),
+            None => (self.choose_work(&issue).await?, false),
         };
         let status = Some(IssueStatus::InProgress);
         self.issues.set_status(number, status).await?;
@@ -302,7 +300,7 @@ impl IssueQueue {
             }
         };
         Ok(match unfinished_run(&self.context, &self.url, number)? {
-            Some(run) if self.follows(&run, &task).await => IssueWork::Resume(run),
+            Some(run) if self.follows(&run, &task).await => IssueWork::Resume(Box::new(run)),
             _ => IssueWork::Start(task),
         })
     }
@@ -374,7 +372,7 @@ pub(super) enum IssueWork {
     /// With a new run.
     Start(IssueTask),
     /// With a run that was not finished.
-    Resume(RunDir),
+    Resume(Box<RunDir>),
 }
 
 /// Issues for people: `#3, #5`.

@@ -369,12 +369,11 @@ impl<'c> GitHubCall<'c> {
             } else {
                 let token = Box::pin(client.token()).await?;
                 let is_pinned = client.is_pinned(&token).await;
-                let _one_write_at_a_time = match self.method {
-                    Method::GET => None,
-                    _ => {
-                        let turn = client.throttle.begin_write(&client.pace).await;
-                        Some(turn.map_err(|pause| self.rate_limited(pause))?)
-                    }
+                let _one_write_at_a_time = if self.method == Method::GET {
+                    None
+                } else {
+                    let turn = client.throttle.begin_write(&client.pace).await;
+                    Some(turn.map_err(|pause| self.rate_limited(pause))?)
                 };
                 self.send_once(&token, is_pinned).await
             };

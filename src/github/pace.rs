@@ -13,7 +13,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The limits that a client keeps.
 #[derive(Clone, Debug)]
 pub struct GitHubPace {
-    /// The time between two writes.
+    /// The time from the end of a write to the next one.
     pub between_writes: Duration,
     /// The number of writes in an hour.
     pub writes_per_hour: usize,
@@ -40,10 +40,25 @@ impl Default for GitHubPace {
 /// When calls may be made. All calls with one credential share it.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
-    /// The writes of the last hour, oldest first. Locked while a write is made, so there is one at a time.
+    /// When the writes of the last hour ended, oldest first. Locked while a write is made, so there is one at a time.
     writes: Mutex<VecDeque<Instant>>,
     /// No call is made before this time.
     closed_until: Mutex<Option<Instant>>,
+}
+
+/// The right to make one write.
+#[derive(Debug)]
+pub(super) struct WriteTurn<'t> {
+    writes: MutexGuard<'t, VecDeque<Instant>>,
+}
+
+impl Drop for WriteTurn<'_> {
+    fn drop(&mut self) {
+        // GitHub may have counted it at any time until now.
+        if let Some(last) = self.writes.back_mut() {
+            *last = Instant::now();
+        }
+    }
 }
 
 impl Throttle {
@@ -61,12 +76,9 @@ impl Throttle {
         Ok(())
     }
 
-    /// Waits until a write may be made. No other write is made while the guard lives. If that takes longer than
+    /// Waits until a write may be made. No other write is made while the turn lives. If that takes longer than
     /// [`GitHubPace::longest_wait`], returns how long it would.
-    pub(super) async fn begin_write(
-        &self,
-        pace: &GitHubPace,
-    ) -> Result<MutexGuard<'_, VecDeque<Instant>>, Duration> {
+    pub(super) async fn begin_write(&self, pace: &GitHubPace) -> Result<WriteTurn<'_>, Duration> {
         let mut writes = self.writes.lock().await;
         let now = Instant::now();
         while writes.front().is_some_and(|oldest| *oldest + HOUR <= now) {
@@ -83,7 +95,7 @@ impl Throttle {
             sleep_until(*last + pace.between_writes).await;
         }
         writes.push_back(Instant::now());
-        Ok(writes)
+        Ok(WriteTurn { writes })
     }
 
     /// Makes all calls wait for this long.
@@ -111,6 +123,16 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(3000)).await;
         drop(throttle.begin_write(&pace).await.unwrap());
         assert_eq!(start.elapsed(), HOUR);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pause_begins_when_a_write_has_ended() {
+        let (throttle, pace, start) = (Throttle::default(), GitHubPace::default(), Instant::now());
+        let write = throttle.begin_write(&pace).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        drop(write);
+        drop(throttle.begin_write(&pace).await.unwrap());
+        assert_eq!(start.elapsed(), Duration::from_millis(1300));
     }
 
     #[tokio::test(start_paused = true)]

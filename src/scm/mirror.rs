@@ -22,9 +22,9 @@ const LOCK_RETRY: Duration = Duration::from_millis(100);
 /// The longest diff that is shown, in bytes.
 const DIFF_SHOWN: usize = 64 * 1024 * 1024;
 
-/// Locks a file until the result is dropped.
+/// Locks a directory until the result is dropped.
 async fn lock(path: &Path) -> Result<File, ScmError> {
-    let file = File::create(path).map_err(ScmError::file("create", path))?;
+    let file = File::open(path).map_err(ScmError::file("open", path))?;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(file),
@@ -51,7 +51,7 @@ impl Repository {
         let path = dir.join(format!("{name:016x}.git"));
         std::fs::create_dir_all(dir).map_err(ScmError::file("create", dir))?;
         // Two processes cannot update the same refs at the same time.
-        let _one_at_a_time = lock(&dir.join(format!("{name:016x}.lock"))).await?;
+        let _one_at_a_time = lock(dir).await?;
         let git = Command::new("git").env("GIT_TERMINAL_PROMPT", "0");
         let command = if path.join("HEAD").exists() {
             git.args("fetch --quiet origin +refs/heads/*:refs/heads/* +refs/tags/*:refs/tags/*".split(' '))
