@@ -78,6 +78,9 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// The time of the model, and the number of the queuing: the clock of the store goes on between two jumps.
+type QueueTime = (i64, usize);
+
 /// A row of the model. Times are seconds of a clock that only jumps.
 #[derive(Clone, Debug)]
 struct Row {
@@ -85,7 +88,7 @@ struct Row {
     mac: bool,
     priority: i64,
     state: QueueState,
-    queued_at: i64,
+    queued_at: QueueTime,
     due_at: i64,
     attempts: u32,
     max_attempts: u32,
@@ -105,6 +108,7 @@ struct Claimed {
 struct Model {
     now: i64,
     submitted: usize,
+    queuings: usize,
     floor: u64,
     rows: Vec<Row>,
     claims: Vec<Claimed>,
@@ -135,7 +139,7 @@ impl Model {
             let active = |row: &&mut Row| matches!(row.state, QueueState::Queued | QueueState::Running);
             let fits = |row: &&mut Row| row.due_at <= now && (!row.mac || worker == 2);
             let due = self.rows.iter_mut().filter(active).filter(fits);
-            let row = due.min_by_key(|row| (-row.priority, row.queued_at, row.number))?;
+            let row = due.min_by_key(|row| (-row.priority, row.queued_at))?;
             row.epoch = 1 + row.epoch.max(floor);
             if row.attempts < row.max_attempts {
                 row.attempts += 1;
@@ -172,11 +176,12 @@ impl Pair<'_> {
                 late,
             } => {
                 self.model.submitted += 1;
-                let row = self.new_row(self.model.submitted, priority, attempts, mac);
+                let row = self.new_row(self.model.submitted, priority, attempts, mac).await;
                 self.submit(row, late).await;
             }
             Action::SubmitAgain { run } if self.model.submitted > 0 => {
-                let row = self.new_row(1 + run % self.model.submitted, 1, 2, false);
+                let number = 1 + run % self.model.submitted;
+                let row = self.new_row(number, 1, 2, false).await;
                 self.submit(row, false).await;
             }
             Action::Claim { worker } => self.claim(worker).await,
@@ -202,13 +207,20 @@ impl Pair<'_> {
         }
     }
 
-    fn new_row(&self, number: usize, priority: i64, max_attempts: u32, mac: bool) -> Row {
+    /// Waits until the store, whose times are exact to a millisecond, has a later time than for the queuing before.
+    async fn queue_time(&mut self) -> QueueTime {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        self.model.queuings += 1;
+        (self.model.now, self.model.queuings)
+    }
+
+    async fn new_row(&mut self, number: usize, priority: i64, max_attempts: u32, mac: bool) -> Row {
         Row {
             number,
             mac,
             priority,
             state: QueueState::Queued,
-            queued_at: self.model.now,
+            queued_at: self.queue_time().await,
             due_at: i64::MIN,
             attempts: 0,
             max_attempts,
@@ -323,12 +335,12 @@ impl Pair<'_> {
     }
 
     async fn requeue(&mut self, number: usize) {
-        let now = self.model.now;
+        let queued_at = self.queue_time().await;
         let row = self.model.row(number);
         let row = row.filter(|row| matches!(row.state, QueueState::Finished | QueueState::NeedsPerson));
         let found = row.map(|row| {
             (row.state, row.owner, row.attempts) = (QueueState::Queued, None, 0);
-            (row.queued_at, row.due_at) = (now, i64::MIN);
+            (row.queued_at, row.due_at) = (queued_at, i64::MIN);
         });
         assert_eq!(self.store.requeue(&run(number)).await.unwrap(), found.is_some());
     }
