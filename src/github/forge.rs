@@ -1,15 +1,17 @@
 //! The forge `github`: pushes from the host, and a pull request that the runner owns.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 
 use super::ci;
 use super::client::GitHubClient;
 use super::error::GitHubError;
 use super::pulls::{Pulls, query_value};
 use super::reviews::Reviews;
+use super::stacks::BaseChange;
 use super::wire::{BranchRule, BranchTip, Pull, PullState, RepositoryInfo};
 use crate::id::{ObjectId, RepositoryName};
 use crate::scm::{
@@ -38,6 +40,8 @@ pub struct GitHubForge {
     redactor: Redactor,
     /// The repository as GitHub describes it. It may have another name by now.
     info: OnceCell<(RepositoryName, RepositoryInfo)>,
+    /// The changes of a base that GitHub refused, so that they are not tried again and again.
+    pub(super) refused_bases: Mutex<BTreeSet<BaseChange>>,
 }
 
 impl GitHubForge {
@@ -57,6 +61,7 @@ impl GitHubForge {
             repository,
             redactor,
             info: OnceCell::new(),
+            refused_bases: Mutex::default(),
         }
     }
 
@@ -177,18 +182,9 @@ impl Forge for GitHubForge {
                 "check out a branch, or set `base_branch` in the task",
             ));
         };
-        let branch = query_value(base);
-        if self
-            .client
-            .find::<serde_json::Value>(&format!("repos/{name}/branches/{branch}"))
-            .await?
-            .is_none()
-        {
-            return Err(not_possible(
-                format!("the base branch `{base}` is not on {name}"),
-                "push it first, or set another `base_branch` in the task",
-            ));
-        }
+        // The branch of a run below may be merged and deleted by now.
+        let base = &self.base(base).await?.branch;
+        self.check_base(name, base).await?;
         self.check_rules(name, &planned.branch).await?;
         self.check_writes(name, base, planned).await?;
         if planned.waits_for_ci {
@@ -296,6 +292,18 @@ impl Forge for GitHubForge {
 }
 
 impl GitHubForge {
+    async fn check_base(&self, name: &RepositoryName, base: &str) -> Result<(), ForgeError> {
+        let path = format!("repos/{name}/branches/{}", query_value(base));
+        let found: Option<BranchTip> = self.client.find(&path).await?;
+        match found {
+            Some(_) => Ok(()),
+            None => Err(not_possible(
+                format!("the base branch `{base}` is not on {name}"),
+                "push it first, or set another `base_branch` in the task",
+            )),
+        }
+    }
+
     /// Refuses a branch that rulesets or protections forbid. GitHub does not say whether this account is exempt.
     async fn check_rules(&self, name: &RepositoryName, branch: &str) -> Result<(), ForgeError> {
         let path = format!("repos/{name}/rules/branches/{}", query_value(branch));

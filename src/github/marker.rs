@@ -11,6 +11,7 @@ const TOO_LONG: &str = "\n\n*The rest was cut: the text is too long for GitHub. 
 const START: &str = "<!-- ralph-run: ";
 const MIDDLE: &str = " text: ";
 const END: &str = " -->";
+const HASH_DIGITS: usize = 16;
 
 /// A text that carries its marker, and fits GitHub's limit.
 pub(super) fn mark(title: &str, text: &str, run: &RunId) -> String {
@@ -23,9 +24,18 @@ pub(super) fn mark(title: &str, text: &str, run: &RunId) -> String {
     format!("{text}\n\n{START}{run}{MIDDLE}{}{END}\n", hash(title, &text))
 }
 
-/// Whether a run of ralph wrote a text.
+/// Whether a text ends with a marker, as those of ralph do. One that is quoted, or has text after it, does not count.
 pub(super) fn is_of_ralph(body: &str) -> bool {
-    body.contains(START)
+    let Some((run, hash)) = body
+        .trim_end()
+        .strip_suffix(END)
+        .and_then(|body| body.rsplit_once(START))
+        .and_then(|(_, marker)| marker.split_once(MIDDLE))
+    else {
+        return false;
+    };
+    let is_hash = hash.len() == HASH_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    RunId::parse(run).is_ok() && is_hash
 }
 
 /// The run that the marker of a text names.
@@ -72,7 +82,7 @@ pub(super) fn origin(title: &str, body: &str, run: &RunId) -> MarkedText {
 
 fn hash(title: &str, text: &str) -> String {
     let hex = Digest::sha256_fields([title.trim(), text.trim_end()]).hex();
-    hex.chars().take(16).collect()
+    hex.chars().take(HASH_DIGITS).collect()
 }
 
 /// The lines that fit. A code fence or a folded part that is cut open is closed.
@@ -126,6 +136,23 @@ mod tests {
     fn a_quoted_marker_is_only_text() {
         let quoted = mark("T", "x", &RunId::parse("r99999999").unwrap());
         assert_eq!(origin("T", &mark("T", &quoted, &run()), &run()), MarkedText::Ours);
+    }
+
+    #[test]
+    fn only_a_whole_marker_at_the_end_makes_a_text_one_of_ralph() {
+        let body = mark("T", "x", &run());
+        assert!(is_of_ralph(&body) && is_of_ralph(&body.replace('\n', "\r\n")));
+        let marker = body.trim_start_matches('x').trim();
+        for foreign in [
+            format!("Compare with this:\n\n{marker}\n\nwhich is another one."),
+            format!("> {marker}\nLGTM"),
+            "By hand. <!-- ralph-run: r23456789 -->".to_owned(),
+            "By hand. <!-- ralph-run: r23456789 text: 0 -->".to_owned(),
+            "By hand. <!-- ralph-run: of me text: 0123456789abcdef -->".to_owned(),
+            "By hand.".to_owned(),
+        ] {
+            assert!(!is_of_ralph(&foreign), "{foreign}");
+        }
     }
 
     #[test]

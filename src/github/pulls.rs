@@ -42,13 +42,14 @@ impl Pulls<'_> {
         Ok(best.filter(|pull| rank(pull) < 3))
     }
 
-    /// All pull requests from a branch, open and closed, the newest first.
+    /// All pull requests from a branch, open and closed, the newest first. GitHub does not count the call if they have not
+    /// changed since the last one.
     pub(super) async fn all_from(&self, branch: &str) -> Result<Vec<Pull>, GitHubError> {
         let owner = self.repository.as_str().split('/').next().unwrap_or_default();
         // With its owner: forks may have a branch of the same name.
         let head = query_value(&format!("{owner}:{branch}"));
         let path = self.path(&format!("pulls?state=all&head={head}"));
-        self.client.list(&path).await
+        self.client.list_again(&path).await
     }
 
     /// Creates the pull request. GitHub has one open pull request for a branch and its base, so a second one cannot appear;

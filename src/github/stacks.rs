@@ -3,6 +3,8 @@
 //! GitHub closes a pull request whose base branch is deleted, and does not reopen it before that branch is restored. So ralph
 //! changes the base as soon as the pull request below is merged, which is when people delete its branch.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::error::GitHubError;
@@ -19,15 +21,37 @@ const MAX_DEPTH: usize = 20;
 pub(super) struct StackPlace {
     /// Its base branch.
     pub(super) base: String,
-    /// The open pull request from that branch.
+    /// The open pull request of ralph from that branch.
     pub(super) below: Option<Pull>,
     /// The pull requests that were merged on the way there, the highest first.
     merged: Vec<Pull>,
 }
 
+/// A change of the base of a pull request: its number, its last commit and the new base.
+pub(super) type BaseChange = (u64, String, String);
+
+impl Pull {
+    /// Whether ralph opened it: its text ends with the marker, and its branch is in this repository. Anyone can write a marker,
+    /// but not into a branch of the repository.
+    fn is_of_ralph(&self) -> bool {
+        self.is_within_repository() && is_of_ralph(self.body.as_deref().unwrap_or_default())
+    }
+
+    fn is_within_repository(&self) -> bool {
+        match (&self.head.repo, &self.base.repo) {
+            (Some(head), Some(base)) => head.full_name == base.full_name,
+            _ => false,
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.state == PullState::Open
+    }
+}
+
 impl Pulls<'_> {
-    /// Where a pull request into `branch` belongs now. Only pull requests of ralph are followed when they are merged: other
-    /// branches, such as `develop`, live on after they are merged into another one.
+    /// Where a pull request into `branch` belongs now. Only pull requests of ralph are part of a stack: other branches, such as
+    /// `develop`, live on after they are merged into another one.
     pub(super) async fn stack_place(
         &self,
         branch: &str,
@@ -39,14 +63,16 @@ impl Pulls<'_> {
             merged: Vec::new(),
         };
         while place.base != default_branch && place.merged.len() < MAX_DEPTH {
-            let found = self.all_from(&place.base).await?;
-            if let Some(open) = found.iter().find(|pull| pull.state == PullState::Open) {
-                place.below = Some(open.clone());
+            let mut found = self.all_from(&place.base).await?;
+            // A fork of the same owner may have a branch of the same name.
+            found.retain(Pull::is_within_repository);
+            if found.iter().any(Pull::is_open) {
+                place.below = found
+                    .into_iter()
+                    .find(|pull| pull.is_open() && pull.is_of_ralph());
                 break;
             }
-            let is_merged = |pull: &Pull| {
-                pull.merged_at.is_some() && is_of_ralph(pull.body.as_deref().unwrap_or_default())
-            };
+            let is_merged = |pull: &Pull| pull.merged_at.is_some() && pull.is_of_ralph();
             let Some(merged) = found.into_iter().find(is_merged) else {
                 break;
             };
@@ -62,27 +88,21 @@ impl Pulls<'_> {
     /// Whether the branch of a merged pull request has commits that it did not have then.
     async fn has_newer_commits(&self, merged: &Pull) -> Result<bool, GitHubError> {
         let path = self.path(&format!("branches/{}", query_value(&merged.head.name)));
-        let tip: Option<BranchTip> = self.client.find(&path).await?;
-        Ok(tip.is_some_and(|tip| tip.commit.sha != merged.head.sha))
+        match self.client.get_again::<BranchTip>(&path).await {
+            Err(error) if error.status() == Some(404) => Ok(false),
+            tip => Ok(tip?.commit.sha != merged.head.sha),
+        }
     }
 
-    /// Changes the base of an open pull request if the one below is merged. Returns what was done, for people.
-    pub(super) async fn retarget(
-        &self,
-        pull: &Pull,
-        default_branch: &str,
-    ) -> Result<Option<String>, GitHubError> {
-        let place = self.stack_place(&pull.base.name, default_branch).await?;
-        let Some(below) = place.merged.first() else {
-            return Ok(None);
-        };
+    /// Changes the base of an open pull request to its place, because `below` is merged. Returns what was done, for people.
+    async fn retarget(&self, pull: &Pull, place: &StackPlace, below: &Pull) -> Result<String, GitHubError> {
         let path = self.path(&format!("pulls/{}", pull.number));
         let changed: Pull = self.client.patch(&path, json!({ "base": place.base })).await?;
-        Ok(Some(format!(
+        Ok(format!(
             "{} is now into `{}`, because {} is merged; if that was a squash or a rebase, `git rebase --onto origin/{} {} {}` \
              leaves out the commits of the merged branch",
             changed.html_url, place.base, below.html_url, place.base, below.head.sha, pull.head.name
-        )))
+        ))
     }
 
     /// Makes a stack of two pull requests, or adds the upper one to the stack of the lower one. Nothing happens on servers
@@ -110,7 +130,8 @@ impl Pulls<'_> {
 
 impl GitHubForge {
     /// Changes the base of each open pull request of ralph whose pull request below is merged, so that it stays open when that
-    /// branch is deleted. Returns what was done, and what failed, for people. Costs one call if nothing is stacked.
+    /// branch is deleted. Returns what was done, and what failed, for people. Costs one call if nothing is stacked. What GitHub
+    /// refuses (422) is tried again only with another commit or another base.
     pub async fn retarget_stacked(&self) -> Result<Vec<String>, ForgeError> {
         let (name, info) = self.info().await?;
         let pulls = Pulls {
@@ -118,17 +139,43 @@ impl GitHubForge {
             repository: name,
         };
         let open: Vec<Pull> = self.client.list_again(&pulls.path("pulls?state=open")).await?;
-        let is_stacked = |pull: &&Pull| {
-            pull.base.name != info.default_branch && is_of_ralph(pull.body.as_deref().unwrap_or_default())
-        };
-        let mut lines = Vec::new();
+        let is_stacked = |pull: &&Pull| pull.base.name != info.default_branch && pull.is_of_ralph();
+        let mut by_base: BTreeMap<&str, Vec<&Pull>> = BTreeMap::new();
         for pull in open.iter().filter(is_stacked) {
-            match pulls.retarget(pull, &info.default_branch).await {
-                Ok(done) => lines.extend(done),
-                Err(error) => lines.push(format!("the base of {} was not changed: {error}", pull.html_url)),
+            by_base.entry(&pull.base.name).or_default().push(pull);
+        }
+        let mut lines = Vec::new();
+        for (base, stacked) in by_base {
+            match pulls.stack_place(base, &info.default_branch).await {
+                Ok(place) => lines.extend(self.retarget_all(&pulls, &stacked, &place).await),
+                Err(error) => lines.push(format!("cannot look for the pull request of `{base}`: {error}")),
             }
         }
         Ok(lines)
+    }
+
+    /// Changes the base of these pull requests, which have the same one, if the one below is merged.
+    async fn retarget_all(&self, pulls: &Pulls<'_>, stacked: &[&Pull], place: &StackPlace) -> Vec<String> {
+        let Some(below) = place.merged.first() else {
+            return Vec::new();
+        };
+        let mut lines = Vec::new();
+        for pull in stacked {
+            let change = (pull.number, pull.head.sha.clone(), place.base.clone());
+            if self.refused_bases.lock().await.contains(&change) {
+                continue;
+            }
+            match pulls.retarget(pull, place, below).await {
+                Ok(done) => lines.push(done),
+                Err(error) => {
+                    lines.push(not_changed(pull, &error));
+                    if error.status() == Some(422) {
+                        self.refused_bases.lock().await.insert(change);
+                    }
+                }
+            }
+        }
+        lines
     }
 
     /// Keeps an open pull request in its stack: changes its base if the one below is merged, and adds it to GitHub's stack.
@@ -142,16 +189,13 @@ impl GitHubForge {
         if pull.base.name == info.default_branch {
             return Ok(Vec::new());
         }
-        let mut warnings = Vec::new();
-        match pulls.retarget(pull, &info.default_branch).await {
-            Ok(Some(done)) => return Ok(vec![done]),
-            Ok(None) => {}
-            Err(error) => {
-                warnings.push(format!("the base of {} was not changed: {error}", pull.html_url));
-            }
+        let place = pulls.stack_place(&pull.base.name, &info.default_branch).await?;
+        if let Some(below) = place.merged.first() {
+            let changed = pulls.retarget(pull, &place, below).await;
+            return Ok(vec![changed.unwrap_or_else(|error| not_changed(pull, &error))]);
         }
-        let found = pulls.all_from(&pull.base.name).await?;
-        if let Some(below) = found.iter().find(|pull| pull.state == PullState::Open)
+        let mut warnings = Vec::new();
+        if let Some(below) = &place.below
             && let Err(error) = pulls.stack_on(below, pull).await
         {
             let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
@@ -159,4 +203,8 @@ impl GitHubForge {
         }
         Ok(warnings)
     }
+}
+
+fn not_changed(pull: &Pull, error: &GitHubError) -> String {
+    format!("the base of {} was not changed: {error}", pull.html_url)
 }

@@ -1,14 +1,14 @@
 //! Stacked pull requests: opened into the branch below, and moved to its base before that branch goes.
 
 use ralph::id::RunId;
-use ralph::scm::{Forge, ForgeError, PullRequest};
+use ralph::scm::{Forge, ForgeError, PlannedPullRequest, PullRequest};
 use serde_json::json;
 
 use crate::desk::{BRANCH, Desk, REPO};
 use crate::need;
 use crate::runs::Site;
-use crate::support::fake_github::FakeGitHub;
-use crate::support::ralph::{commit, ending, script, whole_task, write};
+use crate::support::fake_github::{FakeGitHub, Fault};
+use crate::support::ralph::{commit, doing, ending, script, whole_task, write};
 
 const CHILD: &str = "ralph/t2/say-more";
 
@@ -149,10 +149,93 @@ async fn a_deleted_base_branch_closes_the_child_until_it_is_restored() {
     desk.forge().open(&child(&desk, 2)).await.unwrap();
 }
 
+/// The checks before a run that is resumed find where its commits belong now.
+#[tokio::test]
+async fn a_deleted_base_branch_is_no_obstacle_once_it_is_merged() {
+    let desk = stacked().await;
+    let planned = PlannedPullRequest {
+        branch: CHILD.to_owned(),
+        base_branch: Some(BRANCH.to_owned()),
+        ..desk.planned()
+    };
+    let found = desk.forge().check(&planned).await.unwrap().unwrap();
+    assert!(found.ends_with(&format!("into `{BRANCH}`")), "{found}");
+    desk.github.merge_as("ada", REPO, 1);
+    desk.github.delete_branch(REPO, BRANCH);
+    let found = desk.forge().check(&planned).await.unwrap().unwrap();
+    assert!(found.ends_with("into `main`"), "{found}");
+    let closed = stacked().await;
+    closed.github.close_as("ada", REPO, 1);
+    closed.github.delete_branch(REPO, BRANCH);
+    let error = closed.forge().check(&planned).await.unwrap_err();
+    assert!(error.to_string().contains(BRANCH), "{error}");
+}
+
+/// Anyone can quote a marker, or write one into a pull request of a fork.
+#[tokio::test]
+async fn a_marker_alone_makes_no_stack() {
+    for fork in ["eve/widget", "acme/copy"] {
+        let desk = stacked().await;
+        desk.github.fork_pull(REPO, 1, fork);
+        assert_eq!(desk.forge().base(BRANCH).await.unwrap().below, None);
+        desk.github.merge_as("ada", REPO, 1);
+        expect_untouched(&desk).await;
+    }
+    let desk = stacked().await;
+    desk.github.merge_as("ada", REPO, 1);
+    desk.github.fork_pull(REPO, 2, "eve/widget");
+    expect_untouched(&desk).await;
+    let quoted = stacked().await;
+    let text = format!("It said:\n\n{}\nSo I wrote this.", quoted.github.body(REPO, 2));
+    quoted.patch_pull(2, &json!({ "body": text })).await;
+    quoted.github.merge_as("ada", REPO, 1);
+    expect_untouched(&quoted).await;
+}
+
+async fn expect_untouched(desk: &Desk) {
+    let done = desk.forge().retarget_stacked().await.unwrap();
+    assert_eq!(done, Vec::<String>::new());
+    assert_eq!(base_of(desk, 2), BRANCH);
+}
+
+/// A poller looks again and again: one lookup for each base, which GitHub does not count, and no second try of what it refused.
+#[tokio::test]
+async fn a_look_that_finds_nothing_new_is_free() {
+    let desk = stacked().await;
+    let other = PullRequest {
+        branch: "ralph/t3/say-it-all".to_owned(),
+        ..child(&desk, 2)
+    };
+    desk.forge().open(&other).await.unwrap();
+    let forge = desk.forge();
+    forge.retarget_stacked().await.unwrap();
+    let before = desk.github.requests().len();
+    forge.retarget_stacked().await.unwrap();
+    let requests = desk.github.requests().split_off(before);
+    assert!(requests.iter().all(|request| !request.counted), "{requests:#?}");
+    let lookups = requests.iter().filter(|request| request.path.contains("head="));
+    assert_eq!(lookups.count(), 1, "{requests:#?}");
+
+    desk.github.merge_as("ada", REPO, 1);
+    let path = format!("/repos/{REPO}/pulls/2");
+    desk.github.fail_next("PATCH", &path, Fault::Status(422));
+    let lines = forge.retarget_stacked().await.unwrap();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(
+        (base_of(&desk, 2).as_str(), base_of(&desk, 3).as_str()),
+        (BRANCH, "main")
+    );
+    let tries = desk.count(&format!("PATCH {path}"));
+    assert_eq!(forge.retarget_stacked().await.unwrap(), Vec::<String>::new());
+    assert_eq!(desk.count(&format!("PATCH {path}")), tries);
+    assert_eq!(desk.forge().retarget_stacked().await.unwrap().len(), 1);
+}
+
 /// A branch that lives on after it was merged keeps its pull requests.
 #[tokio::test]
 async fn only_branches_of_ralph_that_ended_are_left() {
     let desk = Desk::new().await;
+    desk.github.enable_stacks(REPO);
     desk.github.push_as("ada", REPO, "develop", "a.txt", "a\n");
     let url = format!("{}/repos/{REPO}/pulls", desk.github.url());
     let release = json!({"title": "Release", "head": "develop", "base": "main"});
@@ -168,8 +251,11 @@ async fn only_branches_of_ralph_that_ended_are_left() {
         base_branch: "develop".to_owned(),
         ..desk.request(0)
     };
+    let base = desk.forge().base("develop").await.unwrap();
+    assert_eq!((base.branch.as_str(), base.below), ("develop", None));
     desk.forge().open(&on_develop).await.unwrap();
     desk.forge().open(&child(&desk, 1)).await.unwrap();
+    assert_eq!(desk.github.stacks(REPO), [[2, 3]]);
     desk.github.merge_as("ada", REPO, 1);
     assert_eq!(
         desk.forge().retarget_stacked().await.unwrap(),
@@ -186,26 +272,43 @@ async fn only_branches_of_ralph_that_ended_are_left() {
     assert_eq!(base_of(&desk, 3), BRANCH);
 }
 
-/// A whole run whose task names the branch of another run.
-#[test]
-fn a_run_on_top_of_another_run_says_so() {
+/// A run that is done, and a task that names its branch. Returns that branch.
+fn below() -> (Site, String) {
     let site = Site::new(FakeGitHub::start());
     site.run(&script([whole_task()])).expect(0, &["done: "]);
-    let below = site.github.pulls(REPO).remove(0);
+    let below = site.github.pulls(REPO).remove(0).head;
     let dir = site.github.git(REPO, &["rev-parse", "--absolute-git-dir"]);
     let fetched = "refs/heads/*:refs/remotes/origin/*";
     site.place.git(&["fetch", "--quiet", dir.trim(), fetched]);
-    site.set_task(&format!("base_branch: {}\n", below.head));
+    site.set_task(&format!("base_branch: {below}\n"));
+    (site, below)
+}
+
+/// The run below is merged and its branch deleted while the upper one rests.
+#[test]
+fn a_run_goes_on_after_its_base_branch_is_gone() {
+    let (site, below) = below();
+    let pause = doing([json!({"type": "pause", "reason": "look"})]);
+    let more = ending([write("a.txt", "hello again\n"), commit("Say more")]);
+    site.run(&script([pause, more])).expect(3, &["paused"]);
+    site.github.merge_as("ada", REPO, 1);
+    site.github.delete_branch(REPO, &below);
+    site.ralph(&["resume"])
+        .expect(0, &["done: ", "/acme/widget/pull/2"]);
+    assert_eq!(site.github.pulls(REPO)[1].base, "main");
+}
+
+/// A whole run whose task names the branch of another run.
+#[test]
+fn a_run_on_top_of_another_run_says_so() {
+    let (site, below) = below();
     let more = ending([write("a.txt", "hello again\n"), commit("Say more")]);
     let ended = site.run(&script([more]));
     ended.expect(0, &["done: ", "/acme/widget/pull/2"]);
     assert!(!ended.stderr.contains("changes the same files"), "{ended:?}");
     let pull = site.github.pulls(REPO).remove(1);
-    assert_eq!(pull.base, below.head);
-    let line = format!(
-        "Stacked on #1, the pull request of the base branch `{}`",
-        below.head
-    );
+    assert_eq!(pull.base, below);
+    let line = format!("Stacked on #1, the pull request of the base branch `{below}`");
     assert!(pull.body.contains(&line), "{}", pull.body);
     let (_, risks) = pull.body.split_once("Looked for:").unwrap();
     assert!(!risks.contains("Stacked on"), "{}", pull.body);

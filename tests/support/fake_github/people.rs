@@ -194,6 +194,13 @@ impl FakeGitHub {
         id
     }
 
+    /// The branch of a pull request is that of a fork with this name.
+    pub fn fork_pull(&self, repo: &str, number: u64, fork: &str) {
+        let mut world = self.world();
+        let issue = world.repo_mut(repo).issues.get_mut(&number).unwrap();
+        issue.pull.as_mut().unwrap().fork = Some(fork.to_owned());
+    }
+
     /// A person merges a pull request with a merge commit.
     pub fn merge_as(&self, login: &str, repo: &str, number: u64) {
         let mut world = self.world();

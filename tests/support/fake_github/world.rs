@@ -209,6 +209,8 @@ pub struct Comment {
 pub struct Pull {
     /// The branch with the changes, in the same repository.
     pub head: String,
+    /// The fork that is said to have that branch.
+    pub fork: Option<String>,
     pub base: String,
     pub draft: bool,
     /// The last commits of both branches that REST showed; they stay when a branch is deleted.

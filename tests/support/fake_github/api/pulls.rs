@@ -101,6 +101,7 @@ fn create(call: &mut Call<'_>) -> Handled {
         .ok_or_else(Reply::not_found)?;
     issue.pull = Some(Pull {
         head: branch,
+        fork: None,
         base,
         draft,
         head_sha,

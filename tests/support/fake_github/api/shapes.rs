@@ -110,6 +110,9 @@ impl Call<'_> {
         shape["statuses_url"] = json!(statuses_url);
         shape["draft"] = json!(pull.draft);
         shape["head"] = self.side_json(&pull.head, &pull.head_sha);
+        if let Some(fork) = &pull.fork {
+            shape["head"]["repo"]["full_name"] = json!(fork);
+        }
         shape["base"] = self.side_json(&pull.base, &pull.base_sha);
         shape["merged_at"] = json!(pull.merged_at);
         shape["requested_reviewers"] = pull.reviewers.iter().map(|login| user(login)).collect();
