@@ -88,6 +88,8 @@ pub(super) async fn create(
         ForgeType::Github => {
             let name = github_name(config, &repository).await?;
             let client = create_client(context, config).await?;
+            // A token that cannot be had now is a finding of the checks before the run.
+            let _ = learn_token(&client, redactor).await;
             let url = &config.settings.forge.github.url;
             Ok(Arc::new(GitHubForge::new(
                 client,
@@ -98,6 +100,17 @@ pub(super) async fn create(
             )))
         }
     }
+}
+
+/// Lets a redactor know the token of a client, and the form in which git sends it.
+pub(super) async fn learn_token(client: &GitHubClient, redactor: &Redactor) -> Result<(), AssemblyError> {
+    let remote = Remote {
+        url: String::new(),
+        token: client.token().await?,
+    };
+    let authorization = remote.authorization();
+    redactor.learn([remote.token, authorization]);
+    Ok(())
 }
 
 /// The credential for fetching a repository of the forge over HTTPS. Other repositories are fetched with the user's own.

@@ -4,8 +4,10 @@ use crate::config::{Config, ForgeType};
 use crate::github::{ReviewedPull, Reviews, repository_name};
 use crate::id::RepositoryName;
 use crate::scm::{Repository, ReviewComment, ReviewPlace};
+use crate::secret::Redactor;
 use crate::state::{
-    Intervention, InterventionRequest, REVIEW_ROUNDS, ReviewRound, RunDir, review_rounds, since_done,
+    Intervention, InterventionRequest, REVIEW_ROUNDS, ReviewRound, RunDir, is_handled, review_rounds,
+    since_done,
 };
 use crate::text::{counted, first_bytes, without_hidden};
 
@@ -62,7 +64,8 @@ impl RunControl {
             return Err(AssemblyError::usage(message)
                 .with_hint("change to a checkout of its repository, or name the run"));
         }
-        let reviews = self.reviews(&config, name.clone()).await?;
+        let client = forge::create_client(&self.context, &config).await?;
+        let reviews = Reviews::new(client, name.clone());
         let pull = reviews.pull(number).await?.ok_or_else(|| {
             AssemblyError::usage(format!("{name} has no pull request #{number}"))
                 .with_hint("`ralph status RUN` shows the pull request of a run")
@@ -106,7 +109,11 @@ impl RunControl {
         let host = self.context.surroundings.builder_host();
         let repository = Repository::open(host, &run.facts().repository).await?;
         let name = reviewed_repository(&config, &repository).await?;
-        let reviews = self.reviews(&config, name).await?;
+        let client = forge::create_client(&self.context, &config).await?;
+        let redactor = Redactor::new(config.secrets());
+        // The configuration knows neither the token of `gh` nor those of an App.
+        forge::learn_token(&client, &redactor).await?;
+        let reviews = Reviews::new(client, name);
         let pull = reviews.pull_of_run(branch, id).await?.ok_or_else(|| {
             AssemblyError::usage(format!("run `{id}` has no pull request yet"))
                 .with_hint("it is opened when the run is done, or as `pr.when` of the task says")
@@ -118,7 +125,9 @@ impl RunControl {
         // No other process may take the same comments.
         let _lock = run.lock(&self.context.surroundings.owner())?;
         let lines = run.journal()?;
-        let waiting = run.inbox().pending()?;
+        let mut waiting = run.inbox().pending()?;
+        // After a kill, one that is in the journal may be in the inbox too.
+        waiting.retain(|request| !is_handled(&lines, &request.id));
         let waiting: Vec<&ReviewRound> = waiting.iter().filter_map(review_of).collect();
         let rounds: Vec<&ReviewRound> = review_rounds(&lines).chain(waiting.iter().copied()).collect();
         let is_known = |comment: &ReviewComment| rounds.iter().any(|round| round.has(comment));
@@ -128,7 +137,7 @@ impl RunControl {
         if total > 0 && rounds.len() >= REVIEW_ROUNDS {
             return Err(too_many_rounds(run, total, is_open));
         }
-        let comments = bounded(found.comments);
+        let comments = bounded(found.comments, &redactor);
         let new = comments.len();
         if new > 0 {
             let round = ReviewRound {
@@ -144,11 +153,6 @@ impl RunControl {
             ignored: found.ignored,
             is_due: new > 0 || is_open,
         })
-    }
-
-    async fn reviews(&self, config: &Config, name: RepositoryName) -> Result<Reviews, AssemblyError> {
-        let client = forge::create_client(&self.context, config).await?;
-        Ok(Reviews::new(client, name))
     }
 }
 
@@ -191,12 +195,12 @@ fn split_url(url: &str) -> Option<(&str, u64)> {
     Some((repository, number.parse().ok()?))
 }
 
-/// The comments without control characters, each within its size, as many as fit into a round.
-fn bounded(comments: Vec<ReviewComment>) -> Vec<ReviewComment> {
+/// The comments without control characters and secrets, each within its size, as many as fit into a round.
+fn bounded(comments: Vec<ReviewComment>, redactor: &Redactor) -> Vec<ReviewComment> {
     let mut room = MAX_ROUND;
     let mut fitting = Vec::new();
     for comment in comments {
-        let comment = clean(comment);
+        let comment = clean(comment, redactor);
         if comment.text.len() > room {
             break;
         }
@@ -206,8 +210,9 @@ fn bounded(comments: Vec<ReviewComment>) -> Vec<ReviewComment> {
     fitting
 }
 
-fn clean(comment: ReviewComment) -> ReviewComment {
-    let text = without_hidden(&comment.text);
+fn clean(comment: ReviewComment, redactor: &Redactor) -> ReviewComment {
+    // In this order: hidden characters may be within a secret, and so may the place where a text is cut.
+    let text = redactor.redact(&without_hidden(&comment.text));
     let kept = first_bytes(&text, MAX_COMMENT);
     let cut = text.len() - kept.len();
     let text = if cut > 0 {
@@ -218,7 +223,7 @@ fn clean(comment: ReviewComment) -> ReviewComment {
     let place = match comment.place {
         ReviewPlace::Thread { thread, path, line } => ReviewPlace::Thread {
             thread,
-            path: without_hidden(&path),
+            path: redactor.redact(&without_hidden(&path)),
             line,
         },
         place => place,
@@ -235,6 +240,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::secret::Secret;
 
     #[rstest]
     #[case("https://github.com/o/r/pull/12", Some(("https://github.com/o/r", 12)))]
@@ -256,17 +262,23 @@ mod tests {
 
     #[test]
     fn comments_are_cleaned_and_bounded() {
+        let redactor = Redactor::new([Secret::new("gho_0123456789abcdef")]);
         let long = comment("\u{1b}[31mä".repeat(MAX_COMMENT));
-        let cleaned = clean(long.clone()).text;
+        let cleaned = clean(long.clone(), &redactor).text;
         assert!(
             !cleaned.contains('\u{1b}') && cleaned.len() < MAX_COMMENT + 40,
             "{}",
             cleaned.len()
         );
         assert!(cleaned.ends_with(" cut ...]"), "{cleaned}");
-        let fitting = bounded(vec![long; 20]);
+        let fitting = bounded(vec![long; 20], &redactor);
         let total: usize = fitting.iter().map(|comment| comment.text.len()).sum();
         assert_eq!(fitting.len(), 7);
         assert!(total <= MAX_ROUND);
+        let filler = "x".repeat(MAX_COMMENT - 10);
+        for secret in ["gho_0123456789abcdef", "gho_01234\u{200b}56789abcdef"] {
+            let cleaned = clean(comment(format!("{secret} {filler}{secret}")), &redactor).text;
+            assert!(!cleaned.contains("gho_"), "{cleaned}");
+        }
     }
 }

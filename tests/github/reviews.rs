@@ -146,6 +146,39 @@ fn a_review_is_worked_on_and_answered() {
     site.expect_no_secret(&["CANARY"]);
 }
 
+/// The configuration does not have this token, and a reviewer wrote it all the same.
+#[test]
+fn the_token_of_gh_reaches_no_file() {
+    let mut site = Site::new(FakeGitHub::start());
+    let bin = site.use_gh();
+    finish_first(&site, [louder()]);
+    request_changes(&site);
+    site.ralph(&["respond"]).expect(0, &["3 new comments", "done: "]);
+    let prompt = site.place.noted("iterations/2/prompt.md");
+    assert!(prompt.contains("> The key is [redacted]."), "{prompt}");
+    fs::remove_dir_all(bin).unwrap();
+    site.expect_no_secret(&["CANARY"]);
+}
+
+/// Killed after the round was in the journal, and before it left the inbox.
+#[test]
+fn a_round_in_journal_and_inbox_counts_once() {
+    let site = reviewed(FakeGitHub::start(), [louder(), more("d.txt")]);
+    request_changes(&site);
+    site.ralph(&["respond"]).expect(0, &["done: "]);
+    let journal = fs::read_to_string(site.place.run_dir().join("journal.jsonl")).unwrap();
+    let mut lines = journal
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let round = lines.find(|line| line["asked"]["request"] == "review").unwrap()["asked"].take();
+    let file = format!("control/{}.json", round["id"].as_str().unwrap());
+    fs::write(site.place.run_dir().join(file), round.to_string()).unwrap();
+    site.ralph(&["respond"]).expect(0, &["Nothing new"]);
+    site.github.comment_as("ada", REPO, 1, "One more thing.");
+    site.ralph(&["respond"]).expect(0, &["1 new comment", "done: "]);
+    assert_eq!(rounds(&site), [3, 1]);
+}
+
 #[test]
 fn a_second_respond_feeds_and_answers_nothing_twice() {
     let site = reviewed(FakeGitHub::start(), [louder()]);

@@ -83,6 +83,19 @@ impl Site {
         finish(&mut self.with_credential(self.place.ralph(args)))
     }
 
+    /// The token is that of the program `gh`. Returns its directory.
+    pub fn use_gh(&mut self) -> std::path::PathBuf {
+        let bin = self.place.path().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        let gh = bin.join("gh");
+        let text = format!("#!/bin/sh\n[ \"$1 $2 $3\" = 'auth token --hostname' ] && echo {TOKEN}\n");
+        std::fs::write(&gh, text).unwrap();
+        std::fs::set_permissions(&gh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        self.credential = vec![("PATH", format!("{}:{path}", bin.display()))];
+        bin
+    }
+
     pub fn use_app(&mut self) -> AppKey {
         self.use_app_with(&PERMISSIONS)
     }
@@ -345,18 +358,10 @@ fn what_is_missing_is_said_before_anything_runs() {
 #[test]
 fn the_token_of_gh_is_used() {
     let mut site = Site::new(FakeGitHub::start());
-    site.credential = Vec::new();
-    let bin = site.place.path().join("bin");
-    std::fs::create_dir(&bin).unwrap();
-    let gh = bin.join("gh");
-    let text = format!("#!/bin/sh\n[ \"$1 $2 $3\" = 'auth token --hostname' ] && echo {TOKEN}\n");
-    std::fs::write(&gh, text).unwrap();
-    std::fs::set_permissions(&gh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let mut command = site.scripted(&script([whole_task()]));
-    let path = std::env::var("PATH").unwrap();
-    finish(command.env("PATH", format!("{}:{path}", bin.display()))).expect(0, &["/pull/1"]);
+    let bin = site.use_gh();
+    site.run(&script([whole_task()])).expect(0, &["/pull/1"]);
     site.expect_one_pull();
-    std::fs::remove_file(gh).unwrap();
+    std::fs::remove_dir_all(bin).unwrap();
     site.expect_no_secret(&["CANARY"]);
 }
 
