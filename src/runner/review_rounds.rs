@@ -93,24 +93,51 @@ impl RunProgress<'_> {
     }
 }
 
-/// The commit that the reviewers saw whose comments the run works on; `None` without a review.
-fn reviewed_commit(lines: &[JournalLine]) -> Option<&ObjectId> {
-    let is_review = |line: &JournalLine| matches!(line.intervention(), Some(Intervention::Review(_)));
-    let done = lines.len() - since_done(lines).len();
-    let first = done + lines[done..].iter().position(is_review)?;
-    lines[..first].iter().rev().find_map(|line| match &line.entry {
-        JournalEntry::Recorded(record) => Some(&record.tip),
-        _ => None,
-    })
+/// A round that the run works on.
+struct OpenRound<'j> {
+    round: &'j ReviewRound,
+    /// The commit of the run when the round began, which its reviewers could see at most.
+    seen: Option<&'j ObjectId>,
 }
 
-/// The answers that are missing: one in each thread, and one for everything else.
+impl OpenRound<'_> {
+    fn is_about(&self, thread: Option<u64>) -> bool {
+        self.round
+            .comments
+            .iter()
+            .any(|comment| comment.thread() == thread)
+    }
+}
+
+/// The rounds that the run works on, oldest first.
+fn open_rounds(lines: &[JournalLine]) -> Vec<OpenRound<'_>> {
+    let mut seen = None;
+    let mut open = Vec::new();
+    let done = lines.len() - since_done(lines).len();
+    for (at, line) in lines.iter().enumerate() {
+        if let JournalEntry::Recorded(record) = &line.entry {
+            seen = Some(&record.tip);
+        } else if let Some(Intervention::Review(round)) = line.intervention()
+            && at >= done
+        {
+            open.push(OpenRound { round, seen });
+        }
+    }
+    open
+}
+
+/// The commit that the newest reviewers saw whose comments the run works on; `None` without a review.
+fn reviewed_commit(lines: &[JournalLine]) -> Option<&ObjectId> {
+    open_rounds(lines).last()?.seen
+}
+
+/// The answers that are missing: one in each thread, and one for everything else. A commit answers only comments that are older.
 fn answers(lines: &[JournalLine], run: &RunId, commit: &ObjectId) -> Vec<ReviewAnswer> {
-    let open: Vec<&ReviewRound> = review_rounds(since_done(lines)).collect();
+    let open = open_rounds(lines);
     let Some(newest) = open.last() else {
         return Vec::new();
     };
-    let comments: Vec<&ReviewComment> = open.iter().flat_map(|round| &round.comments).collect();
+    let comments: Vec<&ReviewComment> = open.iter().flat_map(|open| &open.round.comments).collect();
     let round = review_rounds(lines).count();
     let mut threads: Vec<Option<u64>> = Vec::new();
     for thread in comments.iter().map(|comment| comment.thread()) {
@@ -126,17 +153,22 @@ fn answers(lines: &[JournalLine], run: &RunId, commit: &ObjectId) -> Vec<ReviewA
         lines.iter().any(|line| line.entry == entry)
     };
     threads.retain(|thread| !is_answered(thread));
-    let text = if reviewed_commit(lines) == Some(commit) {
-        format!("no commit was made. The branch stays at {commit}, which passes the commands of the task.")
-    } else {
-        format!("changed in {commit}, which passes the commands of the task.")
+    let text = |thread: Option<u64>| {
+        let newest = open.iter().rfind(|open| open.is_about(thread));
+        if newest.and_then(|open| open.seen) == Some(commit) {
+            format!(
+                "no commit was made. The branch stays at {commit}, which passes the commands of the task."
+            )
+        } else {
+            format!("changed in {commit}, which passes the commands of the task.")
+        }
     };
     let answer = |thread: Option<u64>| ReviewAnswer {
         run: run.clone(),
-        pull_request: newest.pull_request,
+        pull_request: newest.round.pull_request,
         round,
         thread,
-        text: format!("For {}: {text}", authors(&comments, thread)),
+        text: format!("For {}: {}", authors(&comments, thread), text(thread)),
     };
     threads.into_iter().map(answer).collect()
 }
@@ -287,6 +319,48 @@ mod tests {
             text(&after).starts_with(&format!("For `ada`: changed in {after}")),
             "{}",
             text(&after)
+        );
+    }
+
+    /// The second round came after the commit that answers the first.
+    #[test]
+    fn a_commit_is_no_answer_to_comments_that_are_newer() {
+        let recorded = |tip: ObjectId| {
+            let record = IterationRecord { tip, ..uneventful() };
+            JournalEntry::Recorded(Box::new(record))
+        };
+        let (second, third) = (commit('b'), commit('c'));
+        let mut entries = vec![
+            recorded(commit('a')),
+            done(),
+            review(vec![comment(thread(1), 1, "a"), comment(thread(2), 2, "b")]),
+            recorded(second.clone()),
+            review(vec![
+                comment(thread(2), 3, "c"),
+                comment(ReviewPlace::Discussion, 4, "d"),
+            ]),
+        ];
+        let run = RunId::parse("r23456789").unwrap();
+        let made = |entries: &[JournalEntry], commit: &ObjectId| -> Vec<(Option<u64>, bool)> {
+            let answers = answers(&journal(entries.to_vec()), &run, commit).into_iter();
+            answers
+                .map(|answer| {
+                    (
+                        answer.thread,
+                        answer.text.contains(&format!("changed in {commit}")),
+                    )
+                })
+                .collect()
+        };
+        assert_eq!(reviewed_commit(&journal(entries.clone())), Some(&second));
+        assert_eq!(
+            made(&entries, &second),
+            [(Some(1), true), (Some(2), false), (None, false)]
+        );
+        entries.push(recorded(third.clone()));
+        assert_eq!(
+            made(&entries, &third),
+            [(Some(1), true), (Some(2), true), (None, true)]
         );
     }
 }
