@@ -10,7 +10,8 @@ use crate::scm::{
     CommitState, CommitStatus, ForgeError, OpenedPullRequest, PullRequest, PullRequestBase, changed_files,
 };
 use crate::state::{
-    IterationRecord, IterationVerdict, JournalEntry, JournalLine, RunOutcomeKind, standing_records,
+    CheckResult, IterationRecord, IterationVerdict, JournalEntry, JournalLine, RunOutcomeKind,
+    standing_records,
 };
 use crate::task::{PullRequestText, PullRequestWhen};
 use crate::text::{counted, error_chain};
@@ -192,7 +193,7 @@ async fn request(run: &Run<'_>, record: &IterationRecord, draft: bool) -> Result
             .inputs
             .settings
             .commit_statuses
-            .then(|| commit_status(run, record)),
+            .then(|| commit_status(record, progress.ticked.len(), run.task.checkboxes.len())),
     })
 }
 
@@ -216,16 +217,31 @@ async fn pull_request_base(run: &Run<'_>) -> PullRequestBase {
     }
 }
 
-/// What the forge shows beside the commit of a record.
-fn commit_status(run: &Run<'_>, record: &IterationRecord) -> CommitStatus {
-    let all = counted(run.task.checkboxes.len(), "checkbox");
-    let verified = format!("{} of {all} verified", run.progress.ticked.len());
+/// What the forge shows beside the commit of a record, for `all` checkboxes of which `ticked` are verified now: an edit of the
+/// task may have added some since.
+fn commit_status(record: &IterationRecord, ticked: usize, all: usize) -> CommitStatus {
+    let verified = format!("{ticked} of {} verified", counted(all, "checkbox"));
+    let is_complete = record.verdict == IterationVerdict::Complete && ticked == all;
     let (state, description) = match &record.tests {
-        _ if record.verdict == IterationVerdict::Complete => (CommitState::Success, verified),
-        Some(tests) if !tests.passed() => (CommitState::Failure, format!("the tests fail, {verified}")),
+        _ if is_complete => (CommitState::Success, verified),
+        Some(tests) if !tests.passed() && ran_on_commit(record, tests) => {
+            (CommitState::Failure, format!("the tests fail, {verified}"))
+        }
         _ => (CommitState::Pending, format!("in progress, {verified}")),
     };
     CommitStatus { state, description }
+}
+
+/// Whether tests saw the files of the record's commit, and no others: as evidence, or in a clone without uncommitted work.
+fn ran_on_commit(record: &IterationRecord, tests: &CheckResult) -> bool {
+    let is_clean = record
+        .uncommitted
+        .as_ref()
+        .is_none_or(|work| work.commit.is_some());
+    match &tests.commit {
+        Some(commit) => *commit == record.tip,
+        None => is_clean,
+    }
 }
 
 /// Opens the pull request and records it. A commit of a person on the branch, or a pull request that a person closed, pauses
@@ -260,4 +276,65 @@ async fn open(
         commit: record.tip.clone(),
     })?;
     Ok(Ok(opened))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::ObjectId;
+    use crate::runner::gutter::tests::uneventful;
+    use crate::state::UncommittedWork;
+
+    fn tests(code: i32, commit: Option<ObjectId>) -> Option<CheckResult> {
+        Some(CheckResult {
+            command: "make test".to_owned(),
+            code,
+            started: None,
+            seconds: 1.0,
+            commit,
+        })
+    }
+
+    #[test]
+    fn a_status_is_successful_only_with_every_checkbox() {
+        let record = IterationRecord {
+            verdict: IterationVerdict::Complete,
+            ..uneventful()
+        };
+        assert_eq!(commit_status(&record, 2, 2).state, CommitState::Success);
+        // A person added a checkbox.
+        let status = commit_status(&record, 2, 3);
+        assert_eq!(status.state, CommitState::Pending);
+        assert_eq!(status.description, "in progress, 2 of 3 checkboxes verified");
+    }
+
+    #[test]
+    fn only_tests_of_the_commit_make_a_failure() {
+        let clean = uneventful();
+        let dirty = IterationRecord {
+            uncommitted: Some(UncommittedWork {
+                files: vec!["broken".to_owned()],
+                count: 1,
+                commit: None,
+            }),
+            ..uneventful()
+        };
+        let other = ObjectId::parse(&"e".repeat(40)).unwrap();
+        let tip = Some(clean.tip.clone());
+        for (record, tests, expected) in [
+            (&clean, tests(1, None), CommitState::Failure),
+            (&clean, tests(1, tip.clone()), CommitState::Failure),
+            (&dirty, tests(1, tip), CommitState::Failure),
+            (&dirty, tests(1, None), CommitState::Pending),
+            (&clean, tests(1, Some(other)), CommitState::Pending),
+            (&clean, tests(0, None), CommitState::Pending),
+            (&clean, None, CommitState::Pending),
+        ] {
+            let record = IterationRecord {
+                tests: tests.clone(),
+                ..record.clone()
+            };
+            assert_eq!(commit_status(&record, 1, 2).state, expected, "{tests:?}");
+        }
+    }
 }
