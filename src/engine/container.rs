@@ -9,13 +9,16 @@ use bollard::query_parameters::{
     ListContainersOptions, LogsOptions, RemoveContainerOptions, StartContainerOptions,
 };
 use futures_util::StreamExt;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::container_spec::SHARED_NETWORK;
 use super::{ContainerLimits, ContainerNetwork, ContainerSpec, Digest, Engine, EngineError};
 
 /// An engine waits about ten seconds for a container to end, and then gives up. Thousands of processes take longer.
 const END_ATTEMPTS: u32 = 6;
+
+/// The longest life of a container that is made for one question. An older one was left by a process that was killed.
+const MAX_AGE: SignedDuration = SignedDuration::from_mins(5);
 
 /// A container of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +39,9 @@ pub struct Container {
     pub started: Option<Timestamp>,
     /// The id of the container whose network it shares. Only [`Engine::container`] fills this in.
     pub shares_network_of: Option<String>,
+    /// Whose processes it sees beside its own: `host`, or `container:` and an id. `None` if it sees only its own. Only
+    /// [`Engine::container`] fills this in.
+    pub shares_processes_of: Option<String>,
     /// The environment of its commands. Only [`Engine::container`] fills this in.
     pub env: BTreeMap<String, String>,
 }
@@ -210,6 +216,18 @@ impl Engine {
         Ok(listed.into_iter().map(from_summary).collect())
     }
 
+    /// Removes containers with this label that are older than five minutes at `now`: those that were made for one
+    /// question, by a process that was killed.
+    pub(crate) async fn remove_abandoned(&self, label: &str, now: Timestamp) -> Result<(), EngineError> {
+        for container in self.containers(label).await? {
+            let age = container.created.map(|created| now.duration_since(created));
+            if age.is_some_and(|age| age > MAX_AGE) {
+                self.remove_container(&container.id).await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn list_containers(
         &self,
         filters: HashMap<String, Vec<String>>,
@@ -249,6 +267,7 @@ pub(super) fn unstarted(image: &Digest, label: &str) -> ContainerSpec {
 fn from_inspect(inspected: ContainerInspectResponse) -> Container {
     let state = inspected.state.unwrap_or_default();
     let config = inspected.config.unwrap_or_default();
+    let host = inspected.host_config.unwrap_or_default();
     Container {
         id: inspected.id.unwrap_or_default(),
         name: plain_name(inspected.name.as_deref()),
@@ -265,9 +284,12 @@ fn from_inspect(inspected: ContainerInspectResponse) -> Container {
             _ => ContainerState::Stopped,
         },
         created: inspected.created.and_then(|time| time.parse().ok()),
-        shares_network_of: inspected
-            .host_config
-            .and_then(|host| host.network_mode?.strip_prefix(SHARED_NETWORK).map(str::to_owned)),
+        shares_network_of: host
+            .network_mode
+            .and_then(|mode| mode.strip_prefix(SHARED_NETWORK).map(str::to_owned)),
+        shares_processes_of: host
+            .pid_mode
+            .filter(|mode| !["", "private"].contains(&mode.as_str())),
         env: config
             .env
             .unwrap_or_default()
@@ -296,6 +318,7 @@ fn from_summary(summary: ContainerSummary) -> Container {
             .and_then(|seconds| Timestamp::from_second(seconds).ok()),
         started: None,
         shares_network_of: None,
+        shares_processes_of: None,
         env: BTreeMap::new(),
     }
 }
@@ -306,4 +329,23 @@ const NEVER: &str = "0001-01-01T00:00:00Z";
 /// Removes the leading slash of names in the API.
 fn plain_name(name: Option<&str>) -> String {
     name.unwrap_or_default().trim_start_matches('/').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::docker("", None)]
+    #[case::podman("private", None)]
+    #[case::host("host", Some("host"))]
+    #[case::container("container:1f", Some("container:1f"))]
+    fn shared_processes_are_recognised(#[case] mode: &str, #[case] expected: Option<&str>) {
+        let inspected = json!({ "Id": "2e", "HostConfig": { "PidMode": mode } });
+        let container = from_inspect(serde_json::from_value(inspected).unwrap());
+        assert_eq!(container.shares_processes_of.as_deref(), expected);
+    }
 }

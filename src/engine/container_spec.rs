@@ -175,6 +175,10 @@ impl ContainerSpec {
                 ContainerNetwork::Bridge => "bridge".to_owned(),
             }),
             ipc_mode: Some("private".to_owned()),
+            // Podman can be configured to share them with the host; Docker knows no name for its default.
+            pid_mode: (kind == EngineKind::Podman).then(|| "private".to_owned()),
+            // The first process is that of the spec, whatever the engine is configured to put before it.
+            init: Some(false),
             log_config: Some(HostConfigLogConfig {
                 typ: Some("json-file".to_owned()),
                 config: Some(HashMap::from(

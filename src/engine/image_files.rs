@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use bollard::query_parameters::DownloadFromContainerOptions;
 use futures_util::StreamExt;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::container::unstarted;
 use super::{Digest, Engine, EngineError};
@@ -25,8 +25,6 @@ const MAX_BYTES: usize = 4 << 20;
 const MAX_LINKS: usize = 8;
 /// The label of containers that images are read through.
 const LABEL: &str = "ralph.reading";
-/// The most time that reading takes. An older container was left by a process that was killed.
-const MAX_AGE: SignedDuration = SignedDuration::from_mins(5);
 
 impl Engine {
     /// The files of an image at these paths, and those directly in these directories. Files that are missing, too long or
@@ -58,7 +56,7 @@ impl Engine {
         paths: &[&String],
         now: Timestamp,
     ) -> Result<CachedFiles, EngineError> {
-        self.remove_abandoned(now).await?;
+        self.remove_abandoned(LABEL, now).await?;
         let container = self.create_container(&unstarted(image, LABEL)).await?;
         let read = async {
             let mut known = CachedFiles::new();
@@ -76,18 +74,6 @@ impl Engine {
         let read = read.await;
         self.remove_container(&container).await?;
         read
-    }
-
-    async fn remove_abandoned(&self, now: Timestamp) -> Result<(), EngineError> {
-        for container in self.containers(LABEL).await? {
-            if container
-                .created
-                .is_some_and(|created| now.duration_since(created) > MAX_AGE)
-            {
-                self.remove_container(&container.id).await?;
-            }
-        }
-        Ok(())
     }
 
     /// The files at a path, by the path that was asked for and not by the target of a link.

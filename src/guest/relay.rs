@@ -2,10 +2,10 @@
 //! output. It decides nothing: ralph is the gateway.
 //!
 //! It runs in the container of the holder, where the sandbox sees no process. When its standard input ends it exits, and
-//! its listeners and connections with it. A new relay ends an older one.
+//! its listeners and connections with it. The first request to a new relay ends an older one.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::mem;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -27,20 +27,53 @@ use super::write_queue::WriteQueue;
 const MAX_DATAGRAM: usize = 4096;
 /// How many datagrams or connections of one listener are taken before the others get their turn.
 const BATCH: usize = 64;
+/// The size of each buffer of a connection in the kernel, which doubles it for its own needs. By default it grows to
+/// megabytes.
+const SOCKET_BUFFER: i32 = 64 * 1024;
 /// Delay after a failed accept, for example because too many files are open.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 
-/// Relays connections until ralph disconnects. Ends a relay that runs already.
+/// The command line of the first process of a holder's container, as the kernel shows it.
+const HOLDER_COMMAND: &[u8] = b"/.ralph/guest\0hold\0";
+
+/// Relays connections until ralph disconnects. Its first request ends a relay that runs already.
 pub(crate) fn relay() -> io::Result<()> {
     sys::deny_inspection()?;
-    sys::kill_all_others();
+    let others = OtherRelays::beside_holder()?;
     sys::raise_open_files_limit()?;
-    Relay::open(HostConnection::open(None)?)?.run()
+    Relay::open(HostConnection::open(None)?, others)?.run()
+}
+
+/// The right to kill all other processes. It exists only in a container whose first process is a holder: there the others
+/// are relays. Elsewhere they could be the processes of the host.
+#[derive(Debug)]
+struct OtherRelays(());
+
+impl OtherRelays {
+    fn beside_holder() -> io::Result<Self> {
+        let first = fs::read("/proc/1/cmdline")?;
+        if first == HOLDER_COMMAND {
+            return Ok(Self(()));
+        }
+        let first = String::from_utf8_lossy(&first).replace('\0', " ");
+        let reason = format!(
+            "a relay runs only beside a holder, but the first process here is {:?}",
+            first.trim_end()
+        );
+        Err(io::Error::other(reason))
+    }
+
+    fn kill(self) {
+        let Self(()) = self;
+        sys::kill_all_others();
+    }
 }
 
 #[derive(Debug)]
 struct Relay {
     ralph: File,
+    /// Until the first request: a relay whose ralph is gone already ends nothing.
+    others: Option<OtherRelays>,
     decoder: super::frame::FrameDecoder,
     outbox: WriteQueue,
     listeners: Vec<RelayListener>,
@@ -71,9 +104,10 @@ enum Source {
 
 impl Relay {
     /// Starts by sending the version.
-    fn open(connection: HostConnection) -> io::Result<Self> {
+    fn open(connection: HostConnection, others: OtherRelays) -> io::Result<Self> {
         let mut relay = Self {
             ralph: connection.from_ralph,
+            others: Some(others),
             decoder: RelayFrame::decoder(),
             outbox: WriteQueue::new(connection.to_ralph)?,
             listeners: Vec::new(),
@@ -234,6 +268,9 @@ impl Relay {
 
     /// Answers a request of the holder protocol.
     fn respond(&mut self, text: &[u8]) -> io::Result<()> {
+        if let Some(others) = self.others.take() {
+            others.kill();
+        }
         let response = HolderRequest::parse(&String::from_utf8_lossy(text)).and_then(|request| self.obey(request));
         let response = holder_protocol::encode_response(response.map_err(|error| error.to_string()));
         self.send(0, RelayFrame::Control(response.as_bytes()))
@@ -373,6 +410,8 @@ impl RelayListener {
             ListenerTransport::Tcp => {
                 let listener = TcpListener::from(file);
                 listener.set_nonblocking(true)?;
+                // Accepted connections have the same.
+                sys_net::limit_socket_buffers(&listener, SOCKET_BUFFER)?;
                 Self::Tcp(listener)
             }
             ListenerTransport::Udp => {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::relay_protocol::{FullWindows, ReceiveWindow, SendCredit};
 use super::sys_net;
 
-/// How long a client may take to read what is left when ralph closed its connection.
+/// How long a client may take to read what is left when its connection is over for ralph.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One connection of the sandbox, and the data that its client has not read yet.
@@ -21,7 +21,7 @@ pub(crate) struct RelayedSocket {
     pub(crate) credit: SendCredit,
     reads: Direction,
     writes: Direction,
-    /// Ralph closed the connection; it is over when the queue is empty, or at this time.
+    /// Ralph closed the connection, or both directions ended; it is over when the queue is empty, or at this time.
     closes_by: Option<Instant>,
 }
 
@@ -66,8 +66,7 @@ impl RelayedSocket {
 
     /// Whether nothing is left to do for it.
     pub(crate) fn is_over(&self) -> bool {
-        let both_ended = self.reads == Direction::Ended && self.writes == Direction::Ended;
-        self.queue.is_empty() && (both_ended || self.closes_by.is_some())
+        self.queue.is_empty() && self.closes_by.is_some()
     }
 
     /// Reads from the client, as far as there is credit. Returns the number of bytes, 0 at the end of its data, and `None`
@@ -77,6 +76,7 @@ impl RelayedSocket {
         match self.socket.read(&mut chunk[..limit]) {
             Ok(0) => {
                 self.reads = Direction::Ended;
+                self.close_if_ended();
                 Ok(Some(0))
             }
             Ok(count) => {
@@ -126,7 +126,14 @@ impl RelayedSocket {
     /// Ralph has no more data.
     pub(crate) fn end_writes(&mut self) -> io::Result<()> {
         self.writes = Direction::Ended;
+        self.close_if_ended();
         self.shut_down_if_ended()
+    }
+
+    fn close_if_ended(&mut self) {
+        if self.reads == Direction::Ended && self.writes == Direction::Ended {
+            self.close();
+        }
     }
 
     fn shut_down_if_ended(&self) -> io::Result<()> {
@@ -138,7 +145,8 @@ impl RelayedSocket {
 
     /// Ralph closed the connection.
     pub(crate) fn close(&mut self) {
-        self.closes_by = Some(Instant::now() + CLOSE_TIMEOUT);
+        self.closes_by
+            .get_or_insert_with(|| Instant::now() + CLOSE_TIMEOUT);
     }
 
     /// Ends the connection at once with a reset.

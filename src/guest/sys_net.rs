@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::mem::{offset_of, size_of};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::ptr;
@@ -206,6 +206,16 @@ pub(crate) fn reset_on_close(socket: &TcpStream) -> io::Result<()> {
     const SO_LINGER: c_int = 13;
     const ON_WITHOUT_DELAY: [c_int; 2] = [1, 0];
     set_option(socket.as_raw_fd(), SOL_SOCKET, SO_LINGER, &ON_WITHOUT_DELAY)
+}
+
+/// Sets the size of the buffers of a listener's connections, each way.
+pub(crate) fn limit_socket_buffers(listener: &TcpListener, bytes: c_int) -> io::Result<()> {
+    const SO_SNDBUF: c_int = 7;
+    const SO_RCVBUF: c_int = 8;
+    for option in [SO_SNDBUF, SO_RCVBUF] {
+        set_option(listener.as_raw_fd(), SOL_SOCKET, option, &bytes)?;
+    }
+    Ok(())
 }
 
 fn set_option<T>(fd: c_int, level: c_int, name: c_int, value: &T) -> io::Result<()> {

@@ -1,13 +1,15 @@
 //! The relayed seal: the connections of a sandbox come over a stream of the engine. With `RALPH_TEST_SEAL=relayed` all other
 //! tests run that way too; these are the ones that always do, and the faults that only a relay has.
 
-use std::process::Command as HostCommand;
-use std::time::Duration;
+use std::io::Write;
+use std::process::{Command as HostCommand, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use ralph::exec::{Command, Discard};
-use ralph::network::Policy;
+use ralph::network::{Policy, PolicyRule};
 use ralph::sandbox::docker::{SealChoice, SealError, provider};
 use ralph::sandbox::{Provider, Sandbox};
+use tokio::net::TcpListener;
 
 use crate::docker_test::{DockerTest, prints, shell};
 use crate::need;
@@ -42,12 +44,27 @@ fn signal(name: &str, pid: &str) {
     assert!(done.unwrap().success());
 }
 
-/// The resident memory of a process, in bytes.
+/// Starts another relay in a container, and closes its input after these bytes.
+fn run_relay(sealed: &Sealed, container: &str, input: &[u8]) -> Output {
+    let mut relay = HostCommand::new("docker")
+        .env("DOCKER_HOST", sealed.room.engine.endpoint().to_string())
+        .args(["exec", "--interactive", container, "/.ralph/guest", "relay"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may have exited already.
+    let _ = relay.stdin.take().unwrap().write_all(input);
+    relay.wait_with_output().unwrap()
+}
+
+/// The most memory that a process ever had at a time, in bytes.
 fn memory(pid: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .find_map(|line| line.strip_prefix("VmHWM:"))
         .unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
@@ -102,6 +119,73 @@ async fn much_data_passes_in_both_directions_at_once() {
 }
 
 #[tokio::test]
+async fn megabytes_arrive_as_they_were_sent() {
+    let mut sealed = need!(relayed().await);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let (mut received, mut sent) = stream.split();
+        tokio::io::copy(&mut received, &mut sent).await
+    });
+    let rule = PolicyRule::parse(&format!("allowed.test:{port}")).unwrap();
+    sealed.room.spec.network = Policy::allowlist([rule]);
+    let sandbox = sealed.room.create().await;
+    // The first byte says that it is not HTTP.
+    let line = format!(
+        "{{ printf '\\000'; head -c 4000000 /dev/urandom; }} > /tmp/much; sha256sum < /tmp/much; \
+         exec 3<>/dev/tcp/allowed.test/{port}; cat /tmp/much >&3 & head -c 4000001 <&3 | sha256sum"
+    );
+    let command = Command::new("bash")
+        .args(["-c", &line])
+        .timeout(Duration::from_secs(60));
+    let exit = sandbox.exec(&command, &mut Discard).await.unwrap();
+    let printed = exit.stdout.text();
+    let sums: Vec<&str> = printed.lines().collect();
+    assert_eq!(sums.len(), 2, "{printed}");
+    assert_eq!(sums[0], sums[1]);
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_relay_kills_nothing_where_the_first_process_is_not_a_holder() {
+    let sealed = need!(relayed().await);
+    let sandbox = sealed.room.create().await;
+    let image = sealed
+        .room
+        .inspect(&holder(sandbox.as_ref()), "{{.Config.Image}}");
+    let (engine, name) = (&sealed.room.engine, format!("{}-elsewhere", sandbox.id()));
+    let start = ["run", "--detach", "--rm", "--network", "none", "--name", &name];
+    let wait = ["--entrypoint", "/.ralph/guest", &image, "boot-id"];
+    docker(engine, &[&start[..], &wait].concat());
+    docker(engine, &["exec", "--detach", &name, "/.ralph/guest", "boot-id"]);
+    // A request without any text.
+    let refused = run_relay(&sealed, &name, &[33, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let listed = docker(engine, &["top", &name, "-o", "pid,args"]);
+    docker(engine, &["rm", "--force", &name]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{said}");
+    assert!(
+        said.contains("beside a holder, but the first process here is \"/.ralph/guest boot-id\""),
+        "{said}"
+    );
+    assert_eq!(listed.matches("boot-id").count(), 2, "{listed}");
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_relay_without_a_request_does_not_evict_the_one_that_serves() {
+    let sealed = need!(relayed().await);
+    let sandbox = sealed.room.create().await;
+    let relay = relay_pid(&sealed, sandbox.as_ref());
+    let stale = run_relay(&sealed, &holder(sandbox.as_ref()), &[]);
+    assert!(stale.status.success(), "{stale:?}");
+    assert_eq!(relay_pid(&sealed, sandbox.as_ref()), relay);
+    assert_eq!(sealed.ask(sandbox.as_ref()).await, "hello\n");
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_relay_that_is_killed_leaves_its_sandbox_closed() {
     let sealed = need!(relayed().await);
     let sandbox = sealed.room.create().await;
@@ -109,7 +193,8 @@ async fn a_relay_that_is_killed_leaves_its_sandbox_closed() {
     signal("KILL", &relay_pid(&sealed, sandbox.as_ref()));
     let mut tried = Ok(());
     // A moment may pass until it is seen.
-    while tried.is_ok() {
+    let give_up = Instant::now() + Duration::from_secs(30);
+    while tried.is_ok() && Instant::now() < give_up {
         tried = sandbox.exec(&Command::new("true"), &mut Discard).await.map(drop);
     }
     assert!(matches!(reason(&tried), SealError::HolderEnded), "{tried:?}");
@@ -260,13 +345,10 @@ async fn it_is_said_how_networks_are_sealed_and_why() {
         ("auto", "handed (the engine shares the kernel of this host)"),
         ("relayed", "relayed (set by sandbox.docker.seal)"),
     ] {
-        let said = |command: &mut HostCommand, expected: &str| {
-            finish(command.env("RALPH_SANDBOX__DOCKER__SEAL", setting)).expect(0, &[expected]);
-        };
-        said(&mut site.ralph(&["doctor", "env"]), expected);
-        said(
-            &mut site.ralph(&["init", "--force", "--type", "docker"]),
-            expected,
-        );
+        let ended = |args: &[&str]| finish(site.ralph(args).env("RALPH_SANDBOX__DOCKER__SEAL", setting));
+        let env = ended(&["doctor", "env"]);
+        env.expect(0, &[]);
+        assert!(env.stdout.contains(expected), "{env:?}");
+        ended(&["init", "--force", "--type", "docker"]).expect(0, &[expected]);
     }
 }

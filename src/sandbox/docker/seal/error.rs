@@ -42,6 +42,9 @@ pub enum SealError {
     /// The holder does not run any more.
     #[error("its holder has ended")]
     HolderEnded,
+    /// The holder sees the processes of others: the PID mode of its container is `host`, or names another container.
+    #[error("its holder shares the processes of others (PID mode `{0}`), so nothing was started in it")]
+    SharedProcesses(String),
     /// The rules in the kernel are not those of the seal.
     #[error("the rules in the kernel differ from the seal:\n{0}")]
     Different(String),
@@ -142,6 +145,10 @@ impl SealError {
             Self::Failed(_) => Some(
                 "the kernel of the engine needs nf_tables or ip_tables, and containers need the capability NET_ADMIN; \
                  see `docker logs` of the container whose name ends in `-net`",
+            ),
+            Self::SharedProcesses(_) => Some(
+                "let the engine give each container processes of its own (`pidns` in containers.conf of podman), and remove the \
+                 sandbox with `ralph sandbox rm`",
             ),
             Self::Different(_)
             | Self::NotProbed(_)

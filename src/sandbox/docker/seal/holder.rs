@@ -56,6 +56,9 @@ impl Holder {
     /// Starts the holder unless it runs. Returns since when it runs, if the engine knows.
     pub(super) async fn start(&self) -> Result<Option<Timestamp>, SealError> {
         let mut found = self.find().await?;
+        if let Some(whose) = found.shares_processes_of {
+            return Err(SealError::SharedProcesses(whose));
+        }
         if found.state != ContainerState::Running {
             self.engine.start_container(&self.container).await?;
             found = self.find().await?;
@@ -81,7 +84,7 @@ impl Holder {
         }
     }
 
-    /// Starts a relay beside the holder. It ends one that another ralph started.
+    /// Starts a relay beside the holder. The first request to it ends one that another ralph started.
     async fn open_relay(&self) -> Result<RelayConnection, SealError> {
         let spec = ExecSpec {
             argv: [GUEST, "relay"].map(str::to_owned).to_vec(),
