@@ -24,7 +24,7 @@ pub struct EngineInfo {
     pub cpus: u32,
     /// How it maps the users of its containers.
     pub users: UserMapping,
-    /// The random id of the engine; empty if it has none.
+    /// The random id of the engine; empty if it has none that stays. Podman draws a new one for each request.
     pub id: String,
     /// Whether its containers are known to run on another kernel than this process: in a VM (Docker Desktop, Colima,
     /// `OrbStack`), or on another host whose socket is forwarded. Two kernels of the same release look the same here.
@@ -72,15 +72,19 @@ impl Engine {
 }
 
 fn read(version: SystemVersion, info: &SystemInfo) -> EngineInfo {
+    let kind = kind(&version);
     EngineInfo {
-        kind: kind(&version),
+        kind,
         version: version.version.unwrap_or_default(),
         store: store(info),
         os: version.os.unwrap_or_default(),
         arch: version.arch.unwrap_or_default(),
         cpus: info.ncpu.and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
         users: users(info),
-        id: info.id.clone().unwrap_or_default(),
+        id: match kind {
+            EngineKind::Docker => info.id.clone().unwrap_or_default(),
+            EngineKind::Podman => String::new(),
+        },
         has_other_kernel: has_other_kernel(info, &HostKernel::running()),
         data_dir: info.docker_root_dir.as_ref().map(PathBuf::from),
     }
@@ -184,12 +188,13 @@ mod tests {
         #[case] store: ImageStore,
     ) {
         let version = json!({"Version": "1", "Os": "linux", "Arch": "amd64", "Components": components});
-        let info = json!({"Driver": "overlay2", "DriverStatus": driver});
+        let info = json!({"Driver": "overlay2", "DriverStatus": driver, "ID": "1f"});
         let info = read(
             serde_json::from_value(version).unwrap(),
             &serde_json::from_value(info).unwrap(),
         );
         assert_eq!((info.kind, info.store), (kind, store));
+        assert_eq!(info.id.is_empty(), kind == EngineKind::Podman);
         assert_eq!((info.os.as_str(), info.arch.as_str()), ("linux", "amd64"));
     }
 

@@ -200,14 +200,18 @@ impl RunInputs<'_> {
             );
         }
         let provider = &self.parts.provider;
-        // The network holds already, however it is connected.
-        let seal = provider.seal().await.ok().flatten();
-        let seal = seal.map_or(String::new(), |seal| format!("; its seal is {seal}"));
         let mode = self.spec.network.mode;
         ready(match (mode, provider.capabilities().network) {
             (PolicyMode::AllowAll, _) => format!("`{}` restricts nothing", mode.name()),
             (_, NetworkEnforcement::Nothing) => format!("`{}` does not enforce it", provider.name()),
-            (_, _) => format!("`{}` holds{seal}", mode.name()),
+            // Nothing may be connected at all.
+            (PolicyMode::Deny, _) => format!("`{}` holds", mode.name()),
+            (_, _) => {
+                // The network holds already, however it is connected.
+                let seal = provider.seal().await.ok().flatten();
+                let seal = seal.map_or(String::new(), |seal| format!("; its seal is {seal}"));
+                format!("`{}` holds{seal}", mode.name())
+            }
         })
     }
 

@@ -142,9 +142,10 @@ impl EngineHost {
                 SealChoice::Relayed => Ok(ChosenSeal::configured(SealTransport::Relayed)),
                 SealChoice::Handed if self.info.has_other_kernel => Err(SealError::OtherKernel.into()),
                 SealChoice::Handed => Ok(ChosenSeal::configured(SealTransport::Handed)),
-                SealChoice::Auto => ChosenSeal::by_kernel(&self.engine, &self.info, &self.cache)
-                    .await
-                    .map_err(engine_failed),
+                SealChoice::Auto => {
+                    let now = self.clock.now();
+                    Ok(ChosenSeal::by_kernel(&self.engine, &self.info, &self.cache, now).await)
+                }
             }
         };
         self.chosen_seal.get_or_try_init(choosing).await
@@ -164,12 +165,15 @@ impl EngineHost {
             return Ok(NetworkMode::Bridge);
         };
         match (guest_file::guest_program(&self.info.arch), spec.network.mode) {
+            // Without any network no holder is needed.
+            (Err(_), PolicyMode::Deny) => Ok(NetworkMode::Disconnected),
+            (Ok(_), PolicyMode::Deny) if self.info.has_other_kernel && self.choice != SealChoice::Relayed => {
+                Ok(NetworkMode::Disconnected)
+            }
             (Ok(_), _) => Ok(NetworkMode::Sealed {
                 plan,
                 transport: self.chosen_seal().await?.transport,
             }),
-            // Without any network no holder is needed.
-            (Err(_), PolicyMode::Deny) => Ok(NetworkMode::Disconnected),
             (Err(reason), _) => Err(SealError::NoGuest(reason).into()),
         }
     }

@@ -2,13 +2,14 @@
 //!
 //! Neither the name of an engine nor the release of its kernel shows that. The boot id does: the kernel draws it at random
 //! when it starts. A container of the holder's image prints the one that it sees. The result is kept in a file, because it
-//! holds until this host starts again.
+//! holds until this host starts again; podman, which has no id that stays, is asked each time.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
 use super::container::GUEST;
@@ -16,12 +17,15 @@ use super::seal::{SealTransport, holder};
 use crate::atomic_file::{FileAccess, write_atomically};
 use crate::engine::{ContainerLimits, ContainerNetwork, ContainerSpec, Engine, EngineError, EngineInfo};
 use crate::guest::holder_protocol::BOOT_ID;
+use crate::text::error_chain;
 
 /// How long the container may take to print its boot id.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const LOG_POLL: Duration = Duration::from_millis(10);
 const MEMORY: u64 = 32 << 20;
 const PIDS: u32 = 8;
+/// The label of the containers that print their boot id.
+const LABEL: &str = "ralph.kernel";
 
 /// How the network of sandboxes is to be sealed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,16 +56,19 @@ enum SealReason {
     OtherBoot,
     /// This host is not Linux, or hides its boot id.
     NoBootId,
+    /// No container printed its boot id, for this reason.
+    NotPrinted(String),
 }
 
 impl fmt::Display for ChosenSeal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = match self.reason {
+        let reason = match &self.reason {
             SealReason::Configured => "set by sandbox.docker.seal",
             SealReason::SameKernel => "the engine shares the kernel of this host",
             SealReason::OtherRelease => "the engine runs another release of the kernel than this host",
             SealReason::OtherBoot => "the kernel of the engine was started apart from that of this host",
             SealReason::NoBootId => "this host does not run Linux, or hides its boot id",
+            SealReason::NotPrinted(error) => &format!("the boot id of the engine cannot be read: {error}"),
         };
         write!(f, "{} ({reason})", self.transport.name())
     }
@@ -83,36 +90,45 @@ impl ChosenSeal {
         Self { transport, reason }
     }
 
-    /// Compares the kernel of the engine with that of this host. Results are kept below `cache`.
-    pub(super) async fn by_kernel(
-        engine: &Engine,
-        info: &EngineInfo,
-        cache: &Path,
-    ) -> Result<Self, EngineError> {
+    /// Compares the kernel of the engine with that of this host. Results are kept below `cache`. If they cannot be compared,
+    /// connections are relayed, which works on any kernel.
+    pub(super) async fn by_kernel(engine: &Engine, info: &EngineInfo, cache: &Path, now: Timestamp) -> Self {
         if info.has_other_kernel {
-            return Ok(Self::because(SealReason::OtherRelease));
+            return Self::because(SealReason::OtherRelease);
         }
         let Some(own) = own_boot_id() else {
-            return Ok(Self::because(SealReason::NoBootId));
+            return Self::because(SealReason::NoBootId);
         };
-        let file = cache.join(format!("kernel-{}", file_name(&info.id)));
-        let known = std::fs::read_to_string(&file).unwrap_or_default();
-        let engines = match known.split_once(' ') {
-            Some((host, engines)) if host == own && !info.id.is_empty() => engines.to_owned(),
-            _ => {
-                let engines = boot_id_in_container(engine).await?;
-                // It is only asked again if it cannot be kept.
-                let text = format!("{own} {engines}");
-                let _ = write_atomically(&file, text.as_bytes(), FileAccess::Private);
-                engines
-            }
+        if let Err(error) = engine.remove_abandoned(LABEL, now).await {
+            tracing::debug!(%error, "cannot remove containers that printed a boot id");
+        }
+        let file = cache_file(cache, &info.id);
+        let known = file.as_ref().and_then(|file| known_boot_id(file, &own));
+        let engines = match known {
+            Some(engines) => engines,
+            None => match boot_id_in_container(engine).await {
+                Ok(engines) => {
+                    // It is only asked again if it cannot be kept.
+                    let text = format!("{own} {engines}");
+                    let _ = file.map(|file| write_atomically(&file, text.as_bytes(), FileAccess::Private));
+                    engines
+                }
+                Err(error) => return Self::because(SealReason::NotPrinted(error_chain(&error))),
+            },
         };
-        Ok(Self::because(if engines == own {
+        Self::because(if engines == own {
             SealReason::SameKernel
         } else {
             SealReason::OtherBoot
-        }))
+        })
     }
+}
+
+/// The boot id of an engine that was kept while this host had the boot id `own`.
+fn known_boot_id(file: &Path, own: &str) -> Option<String> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let (host, engines) = text.split_once(' ')?;
+    (host == own).then(|| engines.to_owned())
 }
 
 /// The boot id of this host, if it has one.
@@ -121,9 +137,10 @@ fn own_boot_id() -> Option<String> {
     Some(text.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-/// The id of an engine, as a part of a file name.
-fn file_name(id: &str) -> String {
-    id.chars().filter(char::is_ascii_alphanumeric).take(80).collect()
+/// The file with the boot id of the engine with this id; `None` if the engine has none that stays.
+fn cache_file(cache: &Path, id: &str) -> Option<PathBuf> {
+    let id: String = id.chars().filter(char::is_ascii_alphanumeric).take(80).collect();
+    (!id.is_empty()).then(|| cache.join(format!("kernel-{id}")))
 }
 
 /// The boot id that a container sees. The container removes itself if this process is killed.
@@ -135,7 +152,7 @@ async fn boot_id_in_container(engine: &Engine) -> Result<String, EngineError> {
         user: "0:0".to_owned(),
         work_dir: PathBuf::from("/"),
         env: BTreeMap::new(),
-        labels: BTreeMap::new(),
+        labels: BTreeMap::from([(LABEL.to_owned(), String::new())]),
         mounts: Vec::new(),
         shared_dir: None,
         shared_dir_of: None,
@@ -172,5 +189,18 @@ async fn first_line(engine: &Engine, container: &str) -> Result<String, EngineEr
             return Err(EngineError::invalid_response(container, reason));
         }
         sleep(LOG_POLL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_for_an_engine_without_an_id() {
+        let dir = Path::new("/cache");
+        assert_eq!(cache_file(dir, ""), None);
+        assert_eq!(cache_file(dir, "../.."), None);
+        assert_eq!(cache_file(dir, "1f:2e"), Some(dir.join("kernel-1f2e")));
     }
 }
