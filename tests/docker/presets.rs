@@ -53,9 +53,10 @@ impl Mirrored {
         site.place.write(
             "ralph.toml",
             &format!(
-                "[agent]\nname = 'actions'\n[sandbox]\ntype = 'docker'\nimage = '{}'\n[sandbox.network]\npresets = [{}]\n",
+                "[agent]\nname = 'actions'\n[sandbox]\ntype = 'docker'\nimage = '{}'\n[sandbox.network]\npresets = [{}]\n{}",
                 image.name,
-                presets.join(", ")
+                presets.join(", "),
+                engine::seal_config()
             ),
         );
         site.place

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::need;
 use crate::support::ralph::{Place, finish, in_place_of, waited_for};
-use crate::support::skip;
+use crate::support::{engine, skip};
 
 /// A user whom no machine has, and who has as many others below as an engine needs.
 const USER: &str = "100000";
@@ -29,7 +29,10 @@ fn the_sandboxes_of_a_rootless_engine_hold_every_attack() {
     let place = Place::new();
     place.write(
         "ralph.toml",
-        &format!("[agent]\nname = \"actions\"\n[sandbox]\ntype = \"docker\"\nimage = \"{IMAGE}\"\n"),
+        &format!(
+            "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"docker\"\nimage = \"{IMAGE}\"\n{}",
+            engine::seal_config()
+        ),
     );
     let engine = need!(Rootless::start(&place));
     let mut selftest = place.ralph(&["selftest", "--escapes", "--json"]);

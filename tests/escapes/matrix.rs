@@ -25,7 +25,10 @@ async fn docker_enforces_everything_but_its_known_gap() {
     let place = Place::new();
     place.write(
         "ralph.toml",
-        &format!("[agent]\nname = \"actions\"\n[sandbox]\ntype = \"docker\"\nimage = \"{image}\"\n"),
+        &format!(
+            "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"docker\"\nimage = \"{image}\"\n{}",
+            engine::seal_config()
+        ),
     );
     let mut command = place.ralph(&["selftest", "--escapes", "--json"]);
     let ended = finish(command.env("DOCKER_HOST", engine.endpoint().to_string()));
