@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(fitting.len(), 7);
         assert!(total <= MAX_ROUND);
         let filler = "x".repeat(MAX_COMMENT - 10);
-        for secret in ["gho_0123456789abcdef", "gho_01234\u{200b}56789abcdef"] {
+        for secret in ["gho_0123456789abcdef", "gho_01234\u{1b}56789abcdef"] {
             let cleaned = clean(comment(format!("{secret} {filler}{secret}")), &redactor).text;
             assert!(!cleaned.contains("gho_"), "{cleaned}");
         }
