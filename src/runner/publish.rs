@@ -285,14 +285,14 @@ mod tests {
     use crate::runner::gutter::tests::uneventful;
     use crate::state::UncommittedWork;
 
-    fn tests(code: i32, commit: Option<ObjectId>) -> Option<CheckResult> {
-        Some(CheckResult {
+    fn tests(code: i32, commit: Option<ObjectId>) -> CheckResult {
+        CheckResult {
             command: "make test".to_owned(),
             code,
             started: None,
             seconds: 1.0,
             commit,
-        })
+        }
     }
 
     #[test]
@@ -322,12 +322,12 @@ mod tests {
         let other = ObjectId::parse(&"e".repeat(40)).unwrap();
         let tip = Some(clean.tip.clone());
         for (record, tests, expected) in [
-            (&clean, tests(1, None), CommitState::Failure),
-            (&clean, tests(1, tip.clone()), CommitState::Failure),
-            (&dirty, tests(1, tip), CommitState::Failure),
-            (&dirty, tests(1, None), CommitState::Pending),
-            (&clean, tests(1, Some(other)), CommitState::Pending),
-            (&clean, tests(0, None), CommitState::Pending),
+            (&clean, Some(tests(1, None)), CommitState::Failure),
+            (&clean, Some(tests(1, tip.clone())), CommitState::Failure),
+            (&dirty, Some(tests(1, tip)), CommitState::Failure),
+            (&dirty, Some(tests(1, None)), CommitState::Pending),
+            (&clean, Some(tests(1, Some(other))), CommitState::Pending),
+            (&clean, Some(tests(0, None)), CommitState::Pending),
             (&clean, None, CommitState::Pending),
         ] {
             let record = IterationRecord {

@@ -4,7 +4,7 @@
 //! is only here (the queue, what was spent on a day) is in tables of its own, which a rebuild does not touch.
 //!
 //! Both engines run the same statements. Where their SQL differs (the clock, JSON, row locks), the statement has a name in
-//! braces, which [`Dialect`] replaces. Times are integer milliseconds by the clock of the database.
+//! braces, which `Dialect` replaces. Times are integer milliseconds by the clock of the database.
 
 mod address;
 mod dialect;

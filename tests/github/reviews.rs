@@ -494,7 +494,9 @@ fn a_round_that_was_cut_off_goes_on_with_resume() {
     let running = Live::start(&mut site.with_credential(site.place.ralph(&["respond"])));
     let control = site.place.run_dir().join("control");
     eventually("the comments are in the inbox or beyond", || {
-        fs::read_dir(&control).is_ok_and(|entries| entries.count() > 0) || !rounds(&site).is_empty()
+        let waits = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|it| it == "json");
+        let waiting = |entries: fs::ReadDir| entries.flatten().any(|entry| waits(&entry));
+        fs::read_dir(&control).is_ok_and(waiting) || !rounds(&site).is_empty()
     });
     running.signal("KILL");
     drop(running);

@@ -181,7 +181,11 @@ fn hook_variables(repo: &Repo, caller: &Caller) -> Vec<(&'static str, String)> {
         let protected = repo.protected.iter().filter(|(_, kind)| **kind == protection);
         let names: Vec<String> = protected
             .map(|(name, _)| {
-                let prefix = if name.starts_with("refs/") { "" } else { "refs/heads/" };
+                let prefix = if name.starts_with("refs/") {
+                    ""
+                } else {
+                    "refs/heads/"
+                };
                 format!("{prefix}{name}")
             })
             .collect();

@@ -47,7 +47,10 @@ fn add(call: &mut Call<'_>) -> Handled {
     let mut stack = find(call)?;
     let added = asked_pulls(call);
     let top = stack.pulls.last().copied();
-    check(call, &top.into_iter().chain(added.iter().copied()).collect::<Vec<_>>())?;
+    check(
+        call,
+        &top.into_iter().chain(added.iter().copied()).collect::<Vec<_>>(),
+    )?;
     stack.pulls.extend(added);
     for known in call.repo_mut().stacks.iter_mut().flatten() {
         if known.number == stack.number {
@@ -97,7 +100,11 @@ fn find(call: &Call<'_>) -> Result<Stack, Reply> {
 
 fn shape(call: &Call<'_>, stack: &Stack) -> Value {
     let repo = call.repo();
-    let members: Vec<_> = stack.pulls.iter().filter_map(|number| repo.pull(*number)).collect();
+    let members: Vec<_> = stack
+        .pulls
+        .iter()
+        .filter_map(|number| repo.pull(*number))
+        .collect();
     let base = members.first().map(|(_, pull)| pull.base.clone());
     json!({
         "id": stack.number,
