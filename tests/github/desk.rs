@@ -34,6 +34,7 @@ pub struct Desk {
 pub fn quick() -> GitHubPace {
     GitHubPace {
         between_writes: Duration::ZERO,
+        writes_per_hour: usize::MAX,
         secondary_pause: Duration::from_millis(100),
         first_pause: Duration::from_millis(5),
         ..GitHubPace::default()
