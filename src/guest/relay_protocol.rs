@@ -354,8 +354,8 @@ mod tests {
             let _ = RelayFrame::decode(Frame { kind, id: 0, payload: &payload });
         }
 
-        /// Both ends of one direction: whatever is sent within the credit is accepted, no more than the full window is ever
-        /// in flight, and the sender never runs dry for good.
+        /// The receiver accepts all that the sender sends within its credit. At most the full window is on the way, and the
+        /// sender always gets new credit.
         #[test]
         fn credit_matches_the_window(steps in vec((any::<bool>(), 1usize..100_000), 1..200)) {
             let (mut full, mut window, mut credit) = (FullWindows::default(), ReceiveWindow::default(), SendCredit::default());

@@ -191,7 +191,7 @@ impl Store {
         Ok(added)
     }
 
-    /// Claims the first run that this worker may drive. `None` when there is none, or a limit is reached.
+    /// Claims the first run that this worker may drive. `None` if no run fits, or a limit is reached.
     pub async fn claim(&self, request: &ClaimRequest) -> Result<Option<QueueClaim>, StoreError> {
         type Claimed = (String, String, i64, i64, String, String);
         let sql = self.sql(CLAIM);

@@ -24,7 +24,7 @@ pub struct PullRequestFacts {
     pub branch: String,
     /// The branch that it is to be merged into.
     pub base: String,
-    /// The open pull request from that branch, as the forge links it. Empty if there is none.
+    /// The open pull request from that branch, as the forge links it. Empty if no pull request is open.
     pub stacked_on: String,
     /// The commit with the work.
     pub commit: String,
