@@ -180,6 +180,7 @@ impl Stage {
             owner: RunOwner {
                 host: "bench".to_owned(),
                 pid: std::process::id(),
+                epoch: None,
             },
             metering: None,
             evidence_key: SigningKey::generate()?,

@@ -47,6 +47,7 @@ pub struct RalphBuilder {
     pub(super) given: GivenSettings,
     script: Option<String>,
     rebuild: Rebuild,
+    epoch: Option<u64>,
     sandbox: Option<SandboxChoice>,
     agent: Option<AgentChoice>,
 }
@@ -135,6 +136,13 @@ impl RalphBuilder {
         self
     }
 
+    /// Works with the epoch of a claim in the queue. A run whose last checkpoint has a lower one is taken over at once, from
+    /// any host; one with a higher epoch is refused, and a process that loses the run writes nothing any more.
+    pub fn epoch(mut self, epoch: u64) -> Self {
+        self.epoch = Some(epoch);
+        self
+    }
+
     /// Sends the run's events to this sink as well. By default only the run's own log gets them.
     pub fn sink(mut self, sink: impl EventSink + 'static) -> Self {
         self.sinks.push(Arc::new(sink));
@@ -204,6 +212,7 @@ impl RalphBuilder {
             target,
             issue: self.issue,
             image: prepared,
+            epoch: self.epoch,
             sink: Arc::new(Fanout(self.sinks)),
         })
     }

@@ -219,6 +219,10 @@ impl From<StateError> for AssemblyError {
                 Runtime,
                 Some("`ralph stop RUN` ends it, `ralph logs -f RUN` shows it"),
             ),
+            StateError::TakenOver { .. } => (
+                Runtime,
+                Some("nothing more is written here; the other process goes on from the last checkpoint"),
+            ),
             StateError::Corrupt { .. } => (
                 Runtime,
                 Some("the run's state ref in the repository still holds its last checkpoint"),

@@ -47,6 +47,8 @@ pub struct Ralph {
     /// The issue that the run works on.
     pub(super) issue: Option<Arc<ClaimedIssue>>,
     pub(super) image: PreparedImage,
+    /// The epoch of the claim in the queue.
+    pub(super) epoch: Option<u64>,
     pub(super) sink: Arc<dyn EventSink>,
 }
 
@@ -153,7 +155,7 @@ impl Ralph {
             clock: context.surroundings.clock(),
             host,
             redactor: equipment.redactor,
-            owner: context.surroundings.owner(),
+            owner: context.surroundings.owner().with_epoch(self.epoch),
             metering: brokered.as_ref().and_then(|broker| broker.metering.clone()),
             evidence_key,
             preconditions: equipment.preconditions,

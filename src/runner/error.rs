@@ -66,6 +66,14 @@ pub enum RunError {
     Refused(String),
 }
 
+impl RunError {
+    /// Whether another process took the run over. This one may write nothing any more.
+    #[must_use]
+    pub fn is_taken_over(&self) -> bool {
+        matches!(self, Self::State(StateError::TakenOver { .. }))
+    }
+}
+
 fn join(failures: &[PreflightFailure]) -> String {
     let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
     failures.join("; ")

@@ -91,11 +91,15 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
         }
         begun
     };
-    opened.map_err(|halt| match halt {
-        Halt::Broken(error) => error,
-        Halt::End { reason, .. } => RunError::Refused(reason),
-    })?;
-    Ok(Opened::Active(Box::new(run)))
+    let error = match opened {
+        Ok(()) => return Ok(Opened::Active(Box::new(run))),
+        Err(Halt::Broken(error)) => error,
+        Err(Halt::End { reason, .. }) => RunError::Refused(reason),
+    };
+    if error.is_taken_over() {
+        run.leave(&error).await?;
+    }
+    Err(error)
 }
 
 impl Run<'_> {

@@ -6,8 +6,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::id::ObjectId;
-use crate::scm::{Checkpoint, CheckpointContent, Checkpoints, StateFile};
-use crate::state::{IterationRecord, Journal, JournalEntry, JournalLine, RunFacts, StateError, to_json};
+use crate::scm::{Checkpoint, CheckpointContent, Checkpoints, ScmError, StateFile};
+use crate::state::{
+    IterationRecord, Journal, JournalEntry, JournalLine, RunFacts, RunOwner, StateError, to_json,
+};
 use crate::task::{CheckboxId, render_ticks};
 use crate::text::visible;
 
@@ -15,7 +17,7 @@ use super::accounts::IterationWait;
 use super::actions::ActionsLog;
 use super::budget::{Budget, Ledger, since_rest};
 use super::edit::ticked_after;
-use super::lease::{LEASE_FILE, Lease};
+use super::lease::{LEASE_FILE, Lease, taken_over};
 use super::run_files::RunFiles;
 use super::{RunError, RunInputs};
 
@@ -47,6 +49,8 @@ pub(super) struct RunProgress<'a> {
     pub(super) waiting_until: Option<Timestamp>,
     /// How long the current iteration waited for models, which does not count against its time limit.
     pub(super) waited: IterationWait,
+    /// The owner that checkpoints name. Without a queue it keeps the epoch of the last one, so that epochs never decrease.
+    owner: RunOwner,
     checkpoints: Checkpoints,
     /// The newest checkpoint.
     saved: Option<ObjectId>,
@@ -90,6 +94,7 @@ impl<'a> RunProgress<'a> {
             last: LastIteration::default(),
             waiting_until: None,
             waited: IterationWait::default(),
+            owner: inputs.parts.owner.clone(),
             checkpoints,
             saved: None,
             saved_seq: 0,
@@ -99,6 +104,8 @@ impl<'a> RunProgress<'a> {
     /// Restores what a checkpoint holds. `saved_seq` is the number of the last journal line in it.
     pub(super) async fn restore(&mut self, checkpoint: &Checkpoint, saved_seq: u64) -> Result<(), RunError> {
         self.files.restore_from(&self.checkpoints, checkpoint).await?;
+        let lease = Lease::read(&self.checkpoints, &checkpoint.commit).await?;
+        self.owner.epoch = self.owner.epoch.max(lease.and_then(|lease| lease.owner.epoch));
         self.saved = Some(checkpoint.commit.clone());
         self.saved_seq = saved_seq;
         self.tip = checkpoint.tip.clone();
@@ -115,6 +122,12 @@ impl<'a> RunProgress<'a> {
     pub(super) fn append(&mut self, entry: JournalEntry) -> Result<(), StateError> {
         let entry = self.redacted(entry)?;
         self.journal.append(self.inputs.parts.clock.now(), entry)
+    }
+
+    /// Fails if another process took the run over, so that the caller writes nothing to the forge. Saves a checkpoint, which
+    /// also extends the lease: only its compare-and-swap shows who owns the run.
+    pub(super) async fn renew_lease(&mut self) -> Result<(), RunError> {
+        self.checkpoint(None).await
     }
 
     /// Saves everything under the state ref of the run. `entry` is written to the journal only when that succeeded, so
@@ -134,7 +147,7 @@ impl<'a> RunProgress<'a> {
             path: path.to_owned(),
             bytes,
         };
-        let lease = Lease::new(self.inputs, now, self.waiting_until);
+        let lease = Lease::new(self.inputs, self.owner.clone(), now, self.waiting_until);
         let mut files = vec![
             file("run.json", to_json("run.json", self.facts())?),
             file(LEASE_FILE, to_json(LEASE_FILE, &lease)?),
@@ -157,7 +170,13 @@ impl<'a> RunProgress<'a> {
             files: &files,
             at: now,
         };
-        self.saved = Some(self.checkpoints.save(self.saved.as_ref(), &content).await?);
+        let saved = self.checkpoints.save(self.saved.as_ref(), &content).await;
+        if let Err(ScmError::RefMoved { .. }) = saved
+            && let Some(error) = taken_over(self.inputs, &self.checkpoints).await?
+        {
+            return Err(error);
+        }
+        self.saved = Some(saved?);
         self.saved_seq = last;
         if let Some(line) = line {
             self.journal.write(line)?;
@@ -303,7 +322,8 @@ mod tests {
         let mut late = run.progress().await;
         owner.checkpoint(None).await.unwrap();
         let refused = late.checkpoint(Some(started(1))).await;
-        assert!(matches!(refused, Err(RunError::Scm(_))), "{refused:?}");
+        let refused = refused.unwrap_err();
+        assert!(refused.is_taken_over(), "{refused:?}");
         assert_eq!(entries(&late), []);
     }
 

@@ -28,6 +28,7 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
     let Some(record) = run.progress.last_record().cloned() else {
         return Ok(());
     };
+    run.progress.renew_lease().await?;
     sign_evidence(run, &record).await?;
     share_evidence(run, &record).await;
     let draft = run.task.frontmatter.pr.draft;
@@ -251,6 +252,7 @@ async fn open(
     record: &IterationRecord,
     request: &PullRequest,
 ) -> Result<Result<OpenedPullRequest, ForgeError>, Halt> {
+    run.progress.renew_lease().await?;
     let opened = match run.inputs.parts.forge.open(request).await {
         Ok(opened) => opened,
         Err(error) if error.is_by_person() => return Err(Halt::paused(error_chain(&error))),

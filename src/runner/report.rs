@@ -96,7 +96,7 @@ impl Reporter {
 
 /// Reports that an error ends the run, and writes it to the journal, where `status` finds it. Only the owner may.
 pub(super) fn record_broken(inputs: RunInputs<'_>, error: &RunError) {
-    if matches!(error, RunError::State(StateError::Owned { .. })) {
+    if error.is_taken_over() || matches!(error, RunError::State(StateError::Owned { .. })) {
         // The run is not broken: another process works on it.
         return;
     }

@@ -54,6 +54,7 @@ impl Run<'_> {
                 Some(thread) => format!("thread {thread}"),
                 None => "the reviewers".to_owned(),
             };
+            self.progress.renew_lease().await?;
             match self.inputs.parts.forge.answer(answer).await? {
                 None => self
                     .progress

@@ -41,11 +41,20 @@ impl Run<'_> {
                 Ok(()) => {}
                 Err(Halt::End { kind, reason }) => return self.finish(kind, &reason).await,
                 Err(Halt::Broken(error)) => {
-                    self.workplace.close_evidence().await;
+                    self.leave(&error).await?;
                     return Err(error);
                 }
             }
         }
+    }
+
+    /// Leaves a run that an error ended. Its sandbox waits for a resume, unless another process works on the run elsewhere.
+    pub(super) async fn leave(&self, error: &RunError) -> Result<(), RunError> {
+        if error.is_taken_over() {
+            return self.workplace.release(RunOutcomeKind::Stopped).await;
+        }
+        self.workplace.close_evidence().await;
+        Ok(())
     }
 
     /// Everything that happens between two iterations, and one iteration.

@@ -54,6 +54,14 @@ pub enum StateError {
         /// The owner, for people.
         owner: String,
     },
+    /// Another process took the run over. This one may write nothing any more.
+    #[error("run `{run}` was taken over by {owner}")]
+    TakenOver {
+        /// The run.
+        run: RunId,
+        /// The new owner, for people.
+        owner: String,
+    },
 }
 
 impl StateError {

@@ -31,6 +31,9 @@ pub struct RunOwner {
     pub host: String,
     /// The process id.
     pub pid: u32,
+    /// The epoch of its claim in the queue. A higher one takes the run over at once. `None` without a queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
 }
 
 impl RunOwner {
@@ -39,7 +42,14 @@ impl RunOwner {
         Self {
             host: host.into(),
             pid: std::process::id(),
+            epoch: None,
         }
+    }
+
+    /// The same process with a claim of this epoch.
+    #[must_use]
+    pub fn with_epoch(self, epoch: Option<u64>) -> Self {
+        Self { epoch, ..self }
     }
 
     /// Whether the process has certainly exited. Only known on its own host.
@@ -52,7 +62,8 @@ impl RunOwner {
 
 impl std::fmt::Display for RunOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "process {} on {}", self.pid, self.host)
+        write!(f, "process {} on {}", self.pid, self.host)?;
+        self.epoch.map_or(Ok(()), |epoch| write!(f, " (epoch {epoch})"))
     }
 }
 
@@ -136,6 +147,7 @@ mod tests {
         let owner = RunOwner {
             host: "here".into(),
             pid: std::process::id(),
+            epoch: None,
         };
         let lock = RunLock::take(dir.path(), &run, &owner).unwrap();
         assert_eq!(RunLock::holder(dir.path()).unwrap(), Some(owner.clone()));
@@ -156,6 +168,7 @@ mod tests {
         let owner = |pid| RunOwner {
             host: "here".into(),
             pid,
+            epoch: None,
         };
         let held = RunLock::take(dir.path(), &run, &owner(i32::MAX.unsigned_abs())).unwrap();
         let started = Instant::now();

@@ -214,6 +214,7 @@ impl<'a> Stage<'a> {
             owner: RunOwner {
                 host: "localhost".to_owned(),
                 pid: std::process::id(),
+                epoch: None,
             },
             metering: None,
             evidence_key: SigningKey::generate().unwrap(),
