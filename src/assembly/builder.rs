@@ -40,6 +40,7 @@ pub struct RalphBuilder {
     reporter: Option<Arc<dyn AssemblyReporter>>,
     sinks: Vec<Arc<dyn EventSink>>,
     repository: Option<PathBuf>,
+    repo_url: Option<String>,
     task_file: Option<PathBuf>,
     issue: Option<Arc<ClaimedIssue>>,
     resumed: Option<RunId>,
@@ -52,6 +53,15 @@ pub struct RalphBuilder {
     agent: Option<AgentChoice>,
 }
 
+/// A run with the configuration for it.
+pub(super) struct ChosenRun {
+    file: TaskFile,
+    pub(super) config: Config,
+    pub(super) target: RunTarget,
+    /// The model profile that is given for a run that exists.
+    profile: Option<String>,
+}
+
 impl RalphBuilder {
     /// Works in this directory in place of the current one. Relative paths start from it.
     pub fn repository(mut self, dir: impl Into<PathBuf>) -> Self {
@@ -62,6 +72,12 @@ impl RalphBuilder {
     /// Works on the task in this file; `ralph_task.md` by default.
     pub fn task_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.task_file = Some(path.into());
+        self
+    }
+
+    /// Works in a mirror of the repository at this address, in place of the one that the task names or lies in.
+    pub fn repo_url(mut self, url: impl Into<String>) -> Self {
+        self.repo_url = Some(url.into());
         self
     }
 
@@ -168,36 +184,12 @@ impl RalphBuilder {
 
     async fn assemble(mut self) -> Result<Ralph, AssemblyError> {
         let context = self.context()?;
-        if self.config.is_some() && !self.given.is_empty() {
-            return Err(AssemblyError::usage(
-                "`config` replaces every setting: it cannot be combined with `set`, `config_file`, `sandbox` or `agent`",
-            ));
-        }
-        let mut profile = None;
-        let (file, existing) = match self.resumed.take() {
-            Some(run) => {
-                let dir = find_run(&context, &run).await?;
-                profile = check_resumed(&self.given.overrides, &dir)?;
-                self.given.keep_those_of(&dir);
-                (TaskFile::of_run(&context, &dir)?, Some(dir))
-            }
-            None => (self.read_task(&context)?, None),
-        };
-        let config = match self.config.take() {
-            Some(config) => config,
-            None => configuration::load(&context, Some(&file), &self.given)?,
-        };
-        writable::check(&context, &config, &file, existing.as_ref())?;
-        check_claimed(&config, existing.as_ref(), self.issue.is_some())?;
-        let target = match existing {
-            Some(dir) => {
-                if let Some(name) = profile.as_deref().filter(|_| context.agent.is_none()) {
-                    check_usable(&context, &config, name, dir.facts().script.is_some()).await?;
-                }
-                RunTarget::Existing(dir)
-            }
-            None => self.new_run(&context, &config, &file).await?,
-        };
+        let ChosenRun {
+            file,
+            config,
+            target,
+            profile,
+        } = self.choose(&context).await?;
         let services = BrokeredServices::new(&context, &config).await?;
         equipment::check(&context, &config, &services, target.script()).await?;
         forge::check(&context, &config, &target).await?;
@@ -214,6 +206,46 @@ impl RalphBuilder {
             image: prepared,
             epoch: self.epoch,
             sink: Arc::new(Fanout(self.sinks)),
+        })
+    }
+
+    /// Reads the task and the configuration.
+    pub(super) async fn choose(&mut self, context: &AssemblyContext) -> Result<ChosenRun, AssemblyError> {
+        if self.config.is_some() && !self.given.is_empty() {
+            return Err(AssemblyError::usage(
+                "`config` replaces every setting: it cannot be combined with `set`, `config_file`, `sandbox` or `agent`",
+            ));
+        }
+        let mut profile = None;
+        let (file, existing) = match self.resumed.take() {
+            Some(run) => {
+                let dir = find_run(context, &run).await?;
+                profile = check_resumed(&self.given.overrides, &dir)?;
+                self.given.keep_those_of(&dir);
+                (TaskFile::of_run(context, &dir)?, Some(dir))
+            }
+            None => (self.read_task(context)?, None),
+        };
+        let config = match self.config.take() {
+            Some(config) => config,
+            None => configuration::load(context, Some(&file), &self.given)?,
+        };
+        writable::check(context, &config, &file, existing.as_ref())?;
+        check_claimed(&config, existing.as_ref(), self.issue.is_some())?;
+        let target = match existing {
+            Some(dir) => {
+                if let Some(name) = profile.as_deref().filter(|_| context.agent.is_none()) {
+                    check_usable(context, &config, name, dir.facts().script.is_some()).await?;
+                }
+                RunTarget::Existing(dir)
+            }
+            None => self.new_run(context, &config, &file).await?,
+        };
+        Ok(ChosenRun {
+            file,
+            config,
+            target,
+            profile,
         })
     }
 
@@ -261,7 +293,10 @@ impl RalphBuilder {
         file: &TaskFile,
     ) -> Result<RunTarget, AssemblyError> {
         let overrides = std::mem::take(&mut self.given.overrides).into_iter();
-        let repository = repository(context, config, file).await?;
+        let repository = match &self.repo_url {
+            Some(url) => mirror(context, config, url).await?,
+            None => repository(context, config, file).await?,
+        };
         let taken_branches = forge::taken_branches(context, config, &repository).await?;
         Ok(RunTarget::New {
             repository,
@@ -382,18 +417,25 @@ async fn repository(
     file: &TaskFile,
 ) -> Result<Repository, AssemblyError> {
     match &Task::parse(&file.text)?.frontmatter.repo_url {
-        Some(url) => {
-            let mirrors = context.surroundings.cache_dir()?.join("mirrors");
-            let credential = forge::fetch_credential(context, config, url).await?;
-            let host = context.surroundings.builder_host();
-            Ok(Repository::mirror(host, url, &mirrors, credential.as_ref()).await?)
-        }
+        Some(url) => mirror(context, config, url).await,
         None => Ok(Repository::open(
             context.surroundings.host(),
             file.path.parent().unwrap_or(Path::new(".")),
         )
         .await?),
     }
+}
+
+/// A mirror of the repository at this address.
+pub(super) async fn mirror(
+    context: &AssemblyContext,
+    config: &Config,
+    url: &str,
+) -> Result<Repository, AssemblyError> {
+    let mirrors = context.surroundings.cache_dir()?.join("mirrors");
+    let credential = forge::fetch_credential(context, config, url).await?;
+    let host = context.surroundings.builder_host();
+    Ok(Repository::mirror(host, url, &mirrors, credential.as_ref()).await?)
 }
 
 /// The directory of a run. A run that this host does not know is taken over from its state ref in the repository.

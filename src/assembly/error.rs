@@ -282,6 +282,21 @@ impl From<EngineError> for AssemblyError {
     }
 }
 
+#[cfg(feature = "store")]
+impl From<crate::store::StoreError> for AssemblyError {
+    fn from(error: crate::store::StoreError) -> Self {
+        use crate::store::StoreError;
+        let kind = match &error {
+            StoreError::Address { .. } | StoreError::NewerFormat { .. } | StoreError::Label { .. } => Usage,
+            StoreError::Directory { .. }
+            | StoreError::Open { .. }
+            | StoreError::Statement { .. }
+            | StoreError::Row { .. } => Runtime,
+        };
+        Self::from_error(kind, &error).with_hint_of(error.hint())
+    }
+}
+
 impl From<RunError> for AssemblyError {
     fn from(error: RunError) -> Self {
         match error {

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use crate::config::{self, Config};
 use crate::github::Issue;
-use crate::scm::{Repository, texts_at};
+use crate::scm::texts_at;
 use crate::state::{JournalEntry, JournalLine, RunDir, RunOutcomeKind, is_done, since_done};
 use crate::task::{LintSeverity, SpecChecks, SpecIssue, Task, TaskError, lint};
 
+use super::builder::mirror;
 use super::configuration::{GivenSettings, inputs};
-use super::{AssemblyContext, AssemblyError, describe_finding, forge, io_error};
+use super::{AssemblyContext, AssemblyError, describe_finding, io_error};
 
 /// The configuration file of a project.
 const PROJECT_FILE: &str = "ralph.toml";
@@ -42,10 +43,7 @@ pub(super) async fn make_task(
         Ok(spec) => spec,
         Err(findings) => return Ok(Err(unfit(number, &findings, None))),
     };
-    let credential = forge::fetch_credential(context, config, url).await?;
-    let mirrors = context.surroundings.cache_dir()?.join("mirrors");
-    let host = context.surroundings.builder_host();
-    let repository = Repository::mirror(host, url, &mirrors, credential.as_ref()).await?;
+    let repository = mirror(context, config, url).await?;
     let base = match &spec.base {
         Some(base) => base.to_string(),
         None => repository

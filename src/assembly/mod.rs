@@ -39,6 +39,7 @@ mod preflight;
 mod profile_choice;
 pub(crate) mod provider;
 pub(crate) mod provider_image;
+pub(crate) mod queued_run;
 mod ralph;
 pub(crate) mod readiness;
 mod removal;

@@ -30,6 +30,7 @@ mod select;
 mod selftest;
 mod signals;
 mod status;
+mod submit;
 mod terminal;
 mod token;
 mod ui;
@@ -87,6 +88,7 @@ enum CliCommand {
     Run(run::RunArgs),
     Resume(resume::ResumeArgs),
     Poll(poll::PollArgs),
+    Submit(submit::SubmitArgs),
     Respond(respond::RespondArgs),
     Status(status::StatusArgs),
     /// Pause a run after its current iteration
@@ -209,6 +211,7 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::Run(args) => block_on(run::run(context, args)),
         CliCommand::Resume(args) => block_on(resume::resume(context, args)),
         CliCommand::Poll(args) => block_on(poll::poll(context, args)),
+        CliCommand::Submit(args) => block_on(submit::submit_run(context, args)),
         CliCommand::Respond(args) => block_on(respond::respond(context, args)),
         CliCommand::Status(args) => status::status(context, &args),
         CliCommand::Pause(args) => control::intervene(context, &args, Intervention::Pause),

@@ -6,6 +6,7 @@ use super::overrides::quiet_configuration;
 use super::{CliError, CliExit, CliResult, Context, agent_help, flags, image, issue};
 use crate::assembly::issue_queue::IssueQueue;
 use crate::assembly::{ActiveRun, RalphBuilder};
+use crate::config::ConfigOverride;
 use crate::gateway::audit::{AuditLog, AuditRecord, AuditTally, TallyEntry};
 use crate::github::IssueStatus;
 use crate::runner::RunOutcome;
@@ -26,6 +27,17 @@ pub(super) struct RunArgs {
     /// Push the work on the issue and open its pull request, also if `forge.type` is not `github`
     #[arg(long, requires = "issue")]
     pub(super) push: bool,
+    #[command(flatten)]
+    pub(super) choice: RunChoiceArgs,
+    #[command(flatten)]
+    pub(super) image: image::RebuildFlag,
+    #[command(flatten)]
+    pub(super) output: EventOutputArgs,
+}
+
+/// What a new run works with.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct RunChoiceArgs {
     /// The provider: docker, docker-sandbox, tart, daytona or local
     #[arg(long = "type", value_name = "PROVIDER")]
     pub(super) provider: Option<String>,
@@ -40,10 +52,19 @@ pub(super) struct RunArgs {
     /// Answer from this script in place of a model, to try things out
     #[arg(long, value_name = "FILE")]
     pub(super) script: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) image: image::RebuildFlag,
-    #[command(flatten)]
-    pub(super) output: EventOutputArgs,
+}
+
+impl RunChoiceArgs {
+    /// The settings that were given.
+    pub(super) fn given(&self) -> Vec<ConfigOverride> {
+        let max_iterations = self.max_iterations.map(|count| count.to_string());
+        flags([
+            ("--type", "sandbox.type", self.provider.clone()),
+            ("--agent", "agent.name", self.agent.clone()),
+            ("--profile", "default_profile", self.profile.clone()),
+            ("--max-iterations", "budget.max_iterations", max_iterations),
+        ])
+    }
 }
 
 /// How events are printed.
@@ -70,20 +91,18 @@ impl From<EventOutputArgs> for EventFormat {
 
 pub(super) async fn run(context: &Context, args: RunArgs) -> CliResult {
     let format = EventFormat::from(args.output);
-    let max_iterations = args.max_iterations.map(|count| count.to_string());
-    let given = flags([
-        ("--type", "sandbox.type", args.provider),
-        ("--agent", "agent.name", args.agent),
-        ("--profile", "default_profile", args.profile),
-        ("--max-iterations", "budget.max_iterations", max_iterations),
-        ("--push", "forge.type", args.push.then(|| "github".to_owned())),
-    ]);
+    let mut given = args.choice.given();
+    given.extend(flags([(
+        "--push",
+        "forge.type",
+        args.push.then(|| "github".to_owned()),
+    )]));
     let mut builder = context
         .builder(given.clone())?
         .task_file(&args.task)
         .rebuild(args.image.into())
         .sink(format.sink(context.ui));
-    if let Some(script) = &args.script {
+    if let Some(script) = &args.choice.script {
         builder = builder.script(read_script(context, script)?);
     }
     if let Some(number) = args.issue {

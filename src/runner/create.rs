@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use crate::id::RunId;
-use crate::scm::{self, Checkpoints, Repository};
+use crate::scm::{self, CheckpointContent, Checkpoints, Repository, StateFile};
 use crate::secret::Redactor;
-use crate::state::{RunDir, RunFacts, Runs, StateError};
+use crate::state::{RunDir, RunFacts, Runs, StateError, to_json};
 use crate::task::Task;
 
 use super::RunError;
@@ -95,6 +95,34 @@ fn taken_branches(runs: &Runs, repo: &Repository) -> Result<Vec<String>, StateEr
     let facts = runs.iter().map(RunDir::facts);
     let here = facts.filter(|facts| facts.repository == repo.common_dir());
     Ok(here.map(|facts| facts.branch.clone()).collect())
+}
+
+/// Saves the first checkpoint of a run that waits for its first process, so that its state ref names it and another host can
+/// begin it. It has no owner and no journal. Does nothing if the run has a checkpoint.
+pub async fn save_new(repo: &Repository, dir: &RunDir, now: Timestamp) -> Result<(), RunError> {
+    let facts = dir.facts();
+    let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone());
+    if checkpoints.load().await?.is_some() {
+        return Ok(());
+    }
+    repo.pin_base(&facts.id, &facts.base).await?;
+    let file = |path: &str, bytes| StateFile {
+        path: path.to_owned(),
+        bytes,
+    };
+    let files = [
+        file("run.json", to_json("run.json", facts)?),
+        file("ralph_task.md", facts.task.clone().into_bytes()),
+    ];
+    let content = CheckpointContent {
+        iteration: 0,
+        tip: &facts.base,
+        work_tree: &repo.tree_of(&facts.base).await?,
+        files: &files,
+        at: now,
+    };
+    checkpoints.save(None, &content).await?;
+    Ok(())
 }
 
 /// Takes over a run that another host started, from the state ref that was pushed to this repository.

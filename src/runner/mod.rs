@@ -76,7 +76,7 @@ use report::Reporter;
 
 pub use budget::{Budget, Ledger};
 pub use compute_cost::ComputeCost;
-pub use create::{NewRun, adopt, create};
+pub use create::{NewRun, adopt, create, save_new};
 pub use edit::ticked_after;
 pub use error::RunError;
 pub use metering::{AgentMetering, MeterNotices};

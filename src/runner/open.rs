@@ -59,7 +59,7 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
         return Ok(Opened::Done(Box::new(outcome)));
     }
     let task = Task::parse(facts.task_after(saved.journal.lines()))?;
-    if saved.checkpoint.is_none() {
+    if saved.begun().is_none() {
         reporter.emit(EventKind::RunStarted {
             task: task.title().to_owned(),
             branch: facts.branch.clone(),
@@ -71,6 +71,7 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
                 .to_owned(),
         });
     }
+    let begun = saved.begun().cloned();
     inputs.allow_hosts_again(saved.journal.lines());
     let sandbox = inputs.open_checked_sandbox(&repo).await?;
     let tree = repo.tree_of(&facts.base).await?;
@@ -82,10 +83,10 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
         workplace: Workplace::new(inputs, sandbox, repo, setup).await?,
         shared_evidence: None,
     };
-    let opened = if let Some(checkpoint) = saved.checkpoint {
+    let opened = if let Some(checkpoint) = begun {
         run.resume(&checkpoint, saved.saved_seq, saved.repairs).await
     } else {
-        let begun = run.begin(saved.repairs).await;
+        let begun = run.begin(saved.checkpoint.as_ref(), saved.repairs).await;
         if matches!(begun, Err(Halt::Broken(RunError::Refused(_)))) {
             run.workplace.release(RunOutcomeKind::Failed).await?;
         }
@@ -103,8 +104,8 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
 }
 
 impl Run<'_> {
-    /// Starts a new run: starter files and the first checkpoint.
-    async fn begin(&mut self, repairs: Vec<String>) -> Result<(), Halt> {
+    /// Starts a new run: starter files and the first checkpoint, on top of the one that was saved when it was queued.
+    async fn begin(&mut self, queued: Option<&Checkpoint>, repairs: Vec<String>) -> Result<(), Halt> {
         for repair in repairs {
             self.inputs.reporter.warn(format!("repaired: {repair}"));
         }
@@ -115,6 +116,9 @@ impl Run<'_> {
         self.append_opened()?;
         self.progress.log_activity("the run began")?;
         self.workplace.reset_clone(&mut self.progress).await?;
+        if let Some(queued) = queued {
+            self.progress.follow(queued);
+        }
         self.progress.checkpoint(None).await?;
         let (repo, base) = (&self.workplace.repo, &self.inputs.dir.facts().base);
         for warning in repo.warnings(base).await? {

@@ -118,6 +118,11 @@ impl<'a> RunProgress<'a> {
         Ok(())
     }
 
+    /// Lets the first checkpoint follow this one, which was saved when the run was queued.
+    pub(super) fn follow(&mut self, queued: &Checkpoint) {
+        self.saved = Some(queued.commit.clone());
+    }
+
     /// Writes a journal entry. The next checkpoint contains it.
     pub(super) fn append(&mut self, entry: JournalEntry) -> Result<(), StateError> {
         let entry = self.redacted(entry)?;

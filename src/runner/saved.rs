@@ -62,6 +62,11 @@ impl SavedRun {
         })
     }
 
+    /// The checkpoint of a run that a process has opened. A run that was only queued has one without a journal.
+    pub(super) fn begun(&self) -> Option<&Checkpoint> {
+        self.checkpoint.as_ref().filter(|_| self.saved_seq > 0)
+    }
+
     /// Whether the run is done, and no review of its pull request waits in the inbox.
     pub(super) fn is_done(&self, inbox: &Inbox) -> Result<bool, StateError> {
         let is_review = |request: &InterventionRequest| {

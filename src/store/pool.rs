@@ -98,6 +98,12 @@ impl Store {
         Ok(store)
     }
 
+    /// Whether processes on other hosts can use it.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.dialect() == Dialect::Postgres
+    }
+
     /// Closes all connections. A file of SQLite is whole without its write-ahead log then.
     pub async fn close(self) {
         on_pool!(self, pool => pool.close().await);
