@@ -113,6 +113,16 @@ pub(crate) fn last_bytes(text: &str, limit: usize) -> &str {
     &text[start..]
 }
 
+/// A text as one word of a shell command, quoted where that is needed.
+pub(crate) fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-@".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

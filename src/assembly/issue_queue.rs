@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use jiff::SignedDuration;
 
 use crate::config::{Config, ForgeType};
-use crate::github::{Claim, ClaimAttempt, Claims, GitHubForge, Issue, IssueStatus, Issues, Reviews};
+use crate::github::{
+    Claim, ClaimAttempt, Claims, GitHubForge, Issue, IssueStatus, Issues, Reviews, StackChange,
+};
 use crate::id::RunId;
 use crate::scm::Repository;
 use crate::secret::Redactor;
@@ -89,9 +91,9 @@ impl IssueQueue {
     }
 
     /// Changes the base of pull requests whose base is merged, before its branch is deleted. Returns what was done, for people.
-    pub(crate) async fn retarget_stacked(&self) -> Result<Vec<String>, AssemblyError> {
-        let lines = self.forge.retarget_stacked().await;
-        lines.map_err(|error| {
+    pub(crate) async fn retarget_stacked(&self) -> Result<Vec<StackChange>, AssemblyError> {
+        let changes = self.forge.retarget_stacked().await;
+        changes.map_err(|error| {
             AssemblyError::from_error(AssemblyErrorKind::Runtime, &error).with_hint_of(error.hint())
         })
     }

@@ -95,6 +95,14 @@ impl GitHubError {
         }
     }
 
+    /// The error, and what the user can do next.
+    pub(super) fn with_hint(&self) -> String {
+        match self.hint() {
+            Some(hint) => format!("{self} ({hint})"),
+            None => self.to_string(),
+        }
+    }
+
     /// What the user can do next.
     #[must_use]
     pub fn hint(&self) -> Option<String> {

@@ -77,6 +77,14 @@ impl GitHubForge {
         self.info.get_or_try_init(ask).await
     }
 
+    pub(super) async fn pulls(&self) -> Result<Pulls<'_>, ForgeError> {
+        let (repository, _) = self.info().await?;
+        Ok(Pulls {
+            client: &self.client,
+            repository,
+        })
+    }
+
     /// The remote with a token that is valid now: tokens of an App expire during a run. Waits while a rate limit forbids calls.
     pub(super) async fn remote(&self) -> Result<Remote, ForgeError> {
         self.client.wait_for_limits().await?;
@@ -202,11 +210,8 @@ impl Forge for GitHubForge {
     }
 
     async fn base(&self, base_branch: &str) -> Result<PullRequestBase, ForgeError> {
-        let (name, info) = self.info().await?;
-        let pulls = Pulls {
-            client: &self.client,
-            repository: name,
-        };
+        let (_, info) = self.info().await?;
+        let pulls = self.pulls().await?;
         let place = pulls.stack_place(base_branch, &info.default_branch).await?;
         Ok(PullRequestBase {
             branch: place.base,
@@ -220,11 +225,8 @@ impl Forge for GitHubForge {
             title: request.title.trim().chars().take(MAX_TITLE).collect(),
             ..request.clone()
         };
-        let (name, info) = self.info().await?;
-        let pulls = Pulls {
-            client: &self.client,
-            repository: name,
-        };
+        let (_, info) = self.info().await?;
+        let pulls = self.pulls().await?;
         let mut opened = match self.open_pull(&pulls, request).await {
             Ok((pull, warnings)) => OpenedPullRequest {
                 location: pull.html_url,
@@ -245,9 +247,8 @@ impl Forge for GitHubForge {
         if let Some(status) = &request.status
             && let Err(error) = pulls.set_status(&request.commit, status, &opened.location).await
         {
-            let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
-            let commit = &request.commit;
-            let warning = format!("the commit status of {commit} was not set: {error}{hint}");
+            let (commit, problem) = (&request.commit, error.with_hint());
+            let warning = format!("the commit status of {commit} was not set: {problem}");
             opened.warnings.push(warning);
         }
         Ok(opened)
@@ -269,11 +270,7 @@ impl Forge for GitHubForge {
         base_branch: &str,
         files: &[String],
     ) -> Result<Vec<PullRequestOverlap>, ForgeError> {
-        let (name, _) = self.info().await?;
-        let pulls = Pulls {
-            client: &self.client,
-            repository: name,
-        };
+        let pulls = self.pulls().await?;
         Ok(pulls.overlaps(branch, base_branch, files).await?)
     }
 

@@ -407,15 +407,12 @@ impl Issues {
         let comments: Vec<IssueComment> = self.client.list_again(path).await?;
         let is_ours = |comment: &IssueComment| {
             let text = comment.body.as_deref().unwrap_or_default();
-            let is_bot = comment
-                .user
-                .as_ref()
-                .is_some_and(|user| user.login.ends_with("[bot]"));
+            let is_program = comment.user.as_ref().is_some_and(Account::is_program);
             let is_member = matches!(
                 comment.author_association.as_str(),
                 "OWNER" | "MEMBER" | "COLLABORATOR"
             );
-            text.starts_with(MARKER) && (is_bot || is_member)
+            text.starts_with(MARKER) && (is_program || is_member)
         };
         Ok(comments.into_iter().find(is_ours))
     }

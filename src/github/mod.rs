@@ -31,3 +31,4 @@ pub use forge::GitHubForge;
 pub use issues::{Issue, IssueStatus, Issues};
 pub use pace::GitHubPace;
 pub use reviews::{FoundReviews, OpenPull, ReviewedPull, Reviews};
+pub use stacks::StackChange;

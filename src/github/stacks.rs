@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 
 use super::error::GitHubError;
 use super::forge::GitHubForge;
+use super::issues::Issues;
 use super::marker::is_of_ralph;
 use super::pulls::{Pulls, query_value};
-use super::wire::{BranchTip, Pull, PullStack, PullState};
+use super::wire::{BranchTip, CommitParents, Pull, PullStack, PullState};
 use crate::scm::ForgeError;
+use crate::text::shell_word;
 
 /// How many merged pull requests below each other are followed.
 const MAX_DEPTH: usize = 20;
@@ -27,6 +29,15 @@ pub(super) struct StackPlace {
     merged: Vec<Pull>,
 }
 
+/// What was done about a stacked pull request, or could not be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackChange {
+    /// It, for people.
+    pub text: String,
+    /// Whether a person has to do the rest.
+    pub needs_person: bool,
+}
+
 /// A change of the base of a pull request: its number, its last commit and the new base.
 pub(super) type BaseChange = (u64, String, String);
 
@@ -35,13 +46,6 @@ impl Pull {
     /// but not into a branch of the repository.
     fn is_of_ralph(&self) -> bool {
         self.is_within_repository() && is_of_ralph(self.body.as_deref().unwrap_or_default())
-    }
-
-    fn is_within_repository(&self) -> bool {
-        match (&self.head.repo, &self.base.repo) {
-            (Some(head), Some(base)) => head.full_name == base.full_name,
-            _ => false,
-        }
     }
 
     fn is_open(&self) -> bool {
@@ -94,15 +98,21 @@ impl Pulls<'_> {
         }
     }
 
-    /// Changes the base of an open pull request to its place, because `below` is merged. Returns what was done, for people.
-    async fn retarget(&self, pull: &Pull, place: &StackPlace, below: &Pull) -> Result<String, GitHubError> {
-        let path = self.path(&format!("pulls/{}", pull.number));
-        let changed: Pull = self.client.patch(&path, json!({ "base": place.base })).await?;
-        Ok(format!(
-            "{} is now into `{}`, because {} is merged; if that was a squash or a rebase, `git rebase --onto origin/{} {} {}` \
-             leaves out the commits of the merged branch",
-            changed.html_url, place.base, below.html_url, place.base, below.head.sha, pull.head.name
-        ))
+    /// Whether the commits of these merged pull requests are in their bases: a merge commit keeps them, a squash or a rebase
+    /// writes others. `false` if GitHub does not say.
+    async fn are_kept(&self, merged: &[Pull]) -> Result<bool, GitHubError> {
+        for pull in merged {
+            let Some(commit) = &pull.merge_commit_sha else {
+                return Ok(false);
+            };
+            let path = self.path(&format!("git/commits/{commit}"));
+            let found: CommitParents = self.client.get_again(&path).await?;
+            let is_parent = found.parents.iter().any(|parent| parent.sha == pull.head.sha);
+            if !is_parent && *commit != pull.head.sha {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Makes a stack of two pull requests, or adds the upper one to the stack of the lower one. Nothing happens on servers
@@ -132,50 +142,97 @@ impl GitHubForge {
     /// Changes the base of each open pull request of ralph whose pull request below is merged, so that it stays open when that
     /// branch is deleted. Returns what was done, and what failed, for people. Costs one call if nothing is stacked. What GitHub
     /// refuses (422) is tried again only with another commit or another base.
-    pub async fn retarget_stacked(&self) -> Result<Vec<String>, ForgeError> {
-        let (name, info) = self.info().await?;
-        let pulls = Pulls {
-            client: &self.client,
-            repository: name,
-        };
+    pub async fn retarget_stacked(&self) -> Result<Vec<StackChange>, ForgeError> {
+        let (_, info) = self.info().await?;
+        let pulls = self.pulls().await?;
         let open: Vec<Pull> = self.client.list_again(&pulls.path("pulls?state=open")).await?;
         let is_stacked = |pull: &&Pull| pull.base.name != info.default_branch && pull.is_of_ralph();
         let mut by_base: BTreeMap<&str, Vec<&Pull>> = BTreeMap::new();
         for pull in open.iter().filter(is_stacked) {
             by_base.entry(&pull.base.name).or_default().push(pull);
         }
-        let mut lines = Vec::new();
+        let mut changes = Vec::new();
         for (base, stacked) in by_base {
             match pulls.stack_place(base, &info.default_branch).await {
-                Ok(place) => lines.extend(self.retarget_all(&pulls, &stacked, &place).await),
-                Err(error) => lines.push(format!("cannot look for the pull request of `{base}`: {error}")),
+                Ok(place) => changes.extend(self.retarget_all(&pulls, &stacked, &place).await),
+                Err(error) => changes.push(StackChange {
+                    text: format!("cannot look for the pull request of `{base}`: {error}"),
+                    needs_person: true,
+                }),
             }
         }
-        Ok(lines)
+        Ok(changes)
     }
 
     /// Changes the base of these pull requests, which have the same one, if the one below is merged.
-    async fn retarget_all(&self, pulls: &Pulls<'_>, stacked: &[&Pull], place: &StackPlace) -> Vec<String> {
+    async fn retarget_all(
+        &self,
+        pulls: &Pulls<'_>,
+        stacked: &[&Pull],
+        place: &StackPlace,
+    ) -> Vec<StackChange> {
         let Some(below) = place.merged.first() else {
             return Vec::new();
         };
-        let mut lines = Vec::new();
+        let mut changes = Vec::new();
         for pull in stacked {
             let change = (pull.number, pull.head.sha.clone(), place.base.clone());
             if self.refused_bases.lock().await.contains(&change) {
                 continue;
             }
-            match pulls.retarget(pull, place, below).await {
-                Ok(done) => lines.push(done),
+            match self.retarget(pulls, pull, place, below).await {
+                Ok(done) => changes.push(done),
                 Err(error) => {
-                    lines.push(not_changed(pull, &error));
+                    changes.push(not_changed(pull, &error));
                     if error.status() == Some(422) {
                         self.refused_bases.lock().await.insert(change);
                     }
                 }
             }
         }
-        lines
+        changes
+    }
+
+    /// Changes the base of an open pull request to its place, because `below` is merged. If the commits below have become
+    /// others, they would be in this pull request too, and a comment says first how a person leaves them out.
+    async fn retarget(
+        &self,
+        pulls: &Pulls<'_>,
+        pull: &Pull,
+        place: &StackPlace,
+        below: &Pull,
+    ) -> Result<StackChange, GitHubError> {
+        let are_kept = pulls.are_kept(&place.merged).await?;
+        let mut text = format!(
+            "{} is now into `{}`, because {} is merged",
+            pull.html_url, place.base, below.html_url
+        );
+        if !are_kept {
+            let (base, branch) = (format!("origin/{}", place.base), shell_word(&pull.head.name));
+            let rebase = format!("git rebase --onto {} {}", shell_word(&base), below.head.sha);
+            let comment = format!(
+                "#{} was merged with other commits than those of its branch (a squash or a rebase), so its commits are in this \
+                 pull request too. To leave them out:\n\n```sh\ngit fetch origin\ngit switch {branch}\n{rebase}\n\
+                 git push --force-with-lease origin {branch}\n```\n\nThe new commits have no evidence; a new run on them gives it.",
+                below.number
+            );
+            let issues = Issues::new(self.client.clone(), pulls.repository.clone());
+            text = format!(
+                "{text} by a squash or a rebase: `git switch {branch} && {rebase}` leaves out its commits"
+            );
+            // The base has to change all the same: without it, GitHub closes the pull request with the branch.
+            if let Err(error) = issues.set_comment(pull.number, &comment).await {
+                text = format!("{text} (the comment that says so was not written: {error})");
+            }
+        }
+        let path = pulls.path(&format!("pulls/{}", pull.number));
+        self.client
+            .patch::<Value>(&path, json!({ "base": place.base }))
+            .await?;
+        Ok(StackChange {
+            text,
+            needs_person: !are_kept,
+        })
     }
 
     /// Keeps an open pull request in its stack: changes its base if the one below is merged, and adds it to GitHub's stack.
@@ -191,20 +248,24 @@ impl GitHubForge {
         }
         let place = pulls.stack_place(&pull.base.name, &info.default_branch).await?;
         if let Some(below) = place.merged.first() {
-            let changed = pulls.retarget(pull, &place, below).await;
-            return Ok(vec![changed.unwrap_or_else(|error| not_changed(pull, &error))]);
+            let changed = self.retarget(pulls, pull, &place, below).await;
+            let changed = changed.unwrap_or_else(|error| not_changed(pull, &error));
+            return Ok(vec![changed.text]);
         }
         let mut warnings = Vec::new();
         if let Some(below) = &place.below
             && let Err(error) = pulls.stack_on(below, pull).await
         {
-            let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
-            warnings.push(format!("{} is not in a stack: {error}{hint}", pull.html_url));
+            let problem = error.with_hint();
+            warnings.push(format!("{} is not in a stack: {problem}", pull.html_url));
         }
         Ok(warnings)
     }
 }
 
-fn not_changed(pull: &Pull, error: &GitHubError) -> String {
-    format!("the base of {} was not changed: {error}", pull.html_url)
+fn not_changed(pull: &Pull, error: &GitHubError) -> StackChange {
+    StackChange {
+        text: format!("the base of {} was not changed: {error}", pull.html_url),
+        needs_person: true,
+    }
 }

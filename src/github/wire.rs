@@ -44,10 +44,23 @@ pub(super) struct Pull {
     pub(super) draft: bool,
     #[serde(default)]
     pub(super) merged_at: Option<String>,
+    /// The commit that merged it, once it is merged.
+    #[serde(default)]
+    pub(super) merge_commit_sha: Option<String>,
     #[serde(default)]
     pub(super) labels: Vec<LabelName>,
     pub(super) head: PullBranch,
     pub(super) base: PullBranch,
+}
+
+impl Pull {
+    /// Whether its branch is in the repository that it is to be merged into, not in a fork.
+    pub(super) fn is_within_repository(&self) -> bool {
+        match (&self.head.repo, &self.base.repo) {
+            (Some(head), Some(base)) => head.full_name == base.full_name,
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -90,6 +103,12 @@ pub(super) struct BranchTip {
 #[derive(Debug, Deserialize)]
 pub(super) struct BranchCommit {
     pub(super) sha: String,
+}
+
+/// The commits that a commit comes after.
+#[derive(Debug, Deserialize)]
+pub(super) struct CommitParents {
+    pub(super) parents: Vec<BranchCommit>,
 }
 
 /// Pull requests on top of each other, the lowest first.

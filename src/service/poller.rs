@@ -153,8 +153,13 @@ impl Poller {
         }
         let specifications = self.queue.issues.specifications().await?;
         self.reconcile(&specifications).await;
-        for line in self.queue.retarget_stacked().await? {
-            self.context.reporter.inform(&line);
+        for change in self.queue.retarget_stacked().await? {
+            let reporter = &self.context.reporter;
+            if change.needs_person {
+                reporter.warn(&change.text);
+            } else {
+                reporter.inform(&change.text);
+            }
         }
         self.refused
             .retain(|number, _| specifications.iter().any(|issue| issue.number == *number));

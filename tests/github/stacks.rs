@@ -4,7 +4,7 @@ use ralph::id::RunId;
 use ralph::scm::{Forge, ForgeError, PlannedPullRequest, PullRequest};
 use serde_json::json;
 
-use crate::desk::{BRANCH, Desk, REPO};
+use crate::desk::{BRANCH, Desk, REPO, git};
 use crate::need;
 use crate::runs::Site;
 use crate::support::fake_github::{FakeGitHub, Fault};
@@ -56,7 +56,7 @@ async fn a_stacked_pull_request_is_opened_into_the_branch_below() {
     let files = ["one".to_owned()];
     assert_eq!(forge.overlaps(CHILD, BRANCH, &files).await.unwrap(), []);
     assert_eq!(forge.overlaps("other", "main", &files).await.unwrap().len(), 1);
-    assert_eq!(forge.retarget_stacked().await.unwrap(), Vec::<String>::new());
+    assert_eq!(forge.retarget_stacked().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -89,18 +89,69 @@ async fn a_base_branch_that_goes_does_not_take_the_child_with_it() {
     desk.github.merge_as("ada", REPO, 1);
     let done = desk.forge().retarget_stacked().await.unwrap();
     assert_eq!(done.len(), 1, "{done:?}");
-    let head = desk.commits[0].as_str();
-    for part in ["/pull/2 is now into `main`", "/pull/1 is merged", head, CHILD] {
-        assert!(done[0].contains(part), "{part}: {done:?}");
+    for part in ["/pull/2 is now into `main`", "/pull/1 is merged"] {
+        assert!(done[0].text.contains(part), "{part}: {done:?}");
     }
-    assert_eq!(
-        desk.forge().retarget_stacked().await.unwrap(),
-        Vec::<String>::new()
+    // A merge commit keeps the commits, so nothing is left to do.
+    assert!(
+        !done[0].needs_person && done[0].text.ends_with("is merged"),
+        "{done:?}"
     );
+    assert_eq!(desk.github.comments(REPO, 2).len(), 0);
+    assert_eq!(desk.forge().retarget_stacked().await.unwrap(), []);
     desk.github.delete_branch(REPO, BRANCH);
     assert!(desk.github.is_open(REPO, 2));
     assert_eq!(base_of(&desk, 2), "main");
     desk.forge().open(&child(&desk, 2)).await.unwrap();
+}
+
+/// Trap 10: after a squash the commits below are others, and a person has to leave the old ones out. The command that ralph gives
+/// does that, also with names that a shell would obey.
+#[rstest::rstest]
+#[case::plain(CHILD)]
+#[case::hostile("ralph/t2/a;touch${IFS}x")]
+#[tokio::test]
+async fn a_squashed_base_needs_a_person_who_gets_the_command(#[case] branch: &str) {
+    let desk = need!(Desk::validated().await);
+    desk.forge().open(&desk.request(0)).await.unwrap();
+    let upper = PullRequest {
+        branch: branch.to_owned(),
+        ..child(&desk, 1)
+    };
+    desk.forge().open(&upper).await.unwrap();
+    desk.github.squash_as("ada", REPO, 1);
+    let forge = desk.forge();
+    let done = forge.retarget_stacked().await.unwrap();
+    assert!(done.len() == 1 && done[0].needs_person, "{done:?}");
+    for part in [
+        "is now into `main`",
+        "by a squash or a rebase",
+        "git rebase --onto origin/main",
+    ] {
+        assert!(done[0].text.contains(part), "{part}: {done:?}");
+    }
+    let [comment] = &desk.github.comments(REPO, 2)[..] else {
+        panic!("{:?}", desk.github.comments(REPO, 2));
+    };
+    let (_, commands) = comment.body.split_once("```sh\n").unwrap();
+    let (commands, _) = commands.split_once("```").unwrap();
+    let on_fake = desk.github.git(REPO, &["rev-parse", "--absolute-git-dir"]);
+    git(desk.dir.path(), &["clone", "--quiet", on_fake.trim(), "person"]);
+    let person = desk.dir.path().join("person");
+    git(&person, &["config", "user.name", "ada"]);
+    git(&person, &["config", "user.email", "ada@localhost"]);
+    let ended = std::process::Command::new("sh")
+        .args(["-ec", commands])
+        .current_dir(&person)
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(!person.join("x").exists());
+    let range = format!("main..{branch}");
+    let log = desk.github.git(REPO, &["log", "--format=%s", &range]);
+    assert_eq!(log.trim(), "two");
+    assert_eq!(base_of(&desk, 2), "main");
+    desk.expect_clean();
 }
 
 /// Trap 10: a run that publishes again does the same.
@@ -194,7 +245,7 @@ async fn a_marker_alone_makes_no_stack() {
 
 async fn expect_untouched(desk: &Desk) {
     let done = desk.forge().retarget_stacked().await.unwrap();
-    assert_eq!(done, Vec::<String>::new());
+    assert_eq!(done, []);
     assert_eq!(base_of(desk, 2), BRANCH);
 }
 
@@ -226,7 +277,7 @@ async fn a_look_that_finds_nothing_new_is_free() {
         (BRANCH, "main")
     );
     let tries = desk.count(&format!("PATCH {path}"));
-    assert_eq!(forge.retarget_stacked().await.unwrap(), Vec::<String>::new());
+    assert_eq!(forge.retarget_stacked().await.unwrap(), []);
     assert_eq!(desk.count(&format!("PATCH {path}")), tries);
     assert_eq!(desk.forge().retarget_stacked().await.unwrap().len(), 1);
 }
@@ -257,18 +308,12 @@ async fn only_branches_of_ralph_that_ended_are_left() {
     desk.forge().open(&child(&desk, 1)).await.unwrap();
     assert_eq!(desk.github.stacks(REPO), [[2, 3]]);
     desk.github.merge_as("ada", REPO, 1);
-    assert_eq!(
-        desk.forge().retarget_stacked().await.unwrap(),
-        Vec::<String>::new()
-    );
+    assert_eq!(desk.forge().retarget_stacked().await.unwrap(), []);
     assert_eq!(base_of(&desk, 2), "develop");
     // The branch of a merged pull request of ralph that a person goes on with.
     desk.github.merge_as("ada", REPO, 2);
     desk.github.push_as("ada", REPO, BRANCH, "more.txt", "more\n");
-    assert_eq!(
-        desk.forge().retarget_stacked().await.unwrap(),
-        Vec::<String>::new()
-    );
+    assert_eq!(desk.forge().retarget_stacked().await.unwrap(), []);
     assert_eq!(base_of(&desk, 3), BRANCH);
 }
 

@@ -214,16 +214,10 @@ impl FakeGitHub {
             "",
         );
         let message = format!("Merge pull request #{number}");
-        let args = [
-            "commit-tree",
-            &tree,
-            "-p",
-            &pull.base_sha,
-            "-p",
-            &pull.head_sha,
-            "-m",
-            &message,
-        ];
+        let mut args = vec!["commit-tree", &tree, "-m", &message, "-p", &pull.base_sha];
+        if keeps_commits {
+            args.extend(["-p", &pull.head_sha]);
+        }
         let commit = git_as(login, &repo.dir, &args, "").unwrap();
         git(
             &repo.dir,
@@ -232,7 +226,8 @@ impl FakeGitHub {
         );
         let issue = repo.issues.get_mut(&number).unwrap();
         issue.close(&now);
-        issue.pull.as_mut().unwrap().merged_at = Some(now);
+        let pull = issue.pull.as_mut().unwrap();
+        (pull.merged_at, pull.merge_commit) = (Some(now), Some(commit));
     }
 
     /// A check run reports for a commit. `conclusion` is for a status of `completed` only. Returns its number.

@@ -221,6 +221,8 @@ pub struct Pull {
     pub reviewers: BTreeSet<String>,
     /// When it was merged.
     pub merged_at: Option<String>,
+    /// The commit that merged it.
+    pub merge_commit: Option<String>,
     /// Lists do not show it yet.
     pub unlisted: Option<LagLeft>,
 }

@@ -115,6 +115,7 @@ impl Call<'_> {
         }
         shape["base"] = self.side_json(&pull.base, &pull.base_sha);
         shape["merged_at"] = json!(pull.merged_at);
+        shape["merge_commit_sha"] = json!(pull.merge_commit);
         shape["requested_reviewers"] = pull.reviewers.iter().map(|login| user(login)).collect();
         shape["_links"] = json!({
             "self": { "href": url }, "html": { "href": shape["html_url"] }, "issue": { "href": shape["issue_url"] },
