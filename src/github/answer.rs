@@ -22,6 +22,13 @@ pub(super) enum CallFailure {
     Failed(GitHubError),
 }
 
+impl CallFailure {
+    /// Whether GitHub does not accept the token.
+    pub(super) fn is_refused_token(&self) -> bool {
+        matches!(self, Self::Failed(error) if error.status() == Some(401))
+    }
+}
+
 pub(super) fn rate_limit(
     status: StatusCode,
     headers: &HeaderMap,

@@ -130,6 +130,18 @@ impl GitHubClient {
         Ok(held.insert(created).token.clone())
     }
 
+    /// Lets the next call get another token, because GitHub does not accept this one: it ends tokens of an App early when its
+    /// permissions or repositories change. `false` for a credential that has no other.
+    pub(super) async fn replace_token(&self, refused: &Secret) -> bool {
+        if matches!(self.credential, GitHubCredential::Token(_)) {
+            return false;
+        }
+        let mut held = self.installation.lock().await;
+        // Another call may have replaced it already.
+        held.take_if(|held| held.token.expose() == refused.expose());
+        true
+    }
+
     /// Creates an installation token. A token whose answer was lost expires unused, so this may be repeated.
     async fn create_token(&self, app: &GitHubApp, now: Timestamp) -> Result<InstallationToken, GitHubError> {
         let jwt = app.jwt(now)?;
@@ -356,6 +368,7 @@ impl<'c> GitHubCall<'c> {
     async fn send_as(&self, jwt: Option<&Secret>) -> Result<Response, GitHubError> {
         let client = self.client;
         let (started, mut failed, mut limited) = (Instant::now(), 0, 0);
+        let mut has_replaced_token = false;
         loop {
             let left = client.pace.longest_wait.saturating_sub(started.elapsed());
             client
@@ -368,14 +381,16 @@ impl<'c> GitHubCall<'c> {
                 self.send_once(jwt, false).await
             } else {
                 let token = Box::pin(client.token()).await?;
-                let is_pinned = client.is_pinned(&token).await;
-                let _one_write_at_a_time = if self.method == Method::GET {
-                    None
-                } else {
-                    let turn = client.throttle.begin_write(&client.pace).await;
-                    Some(turn.map_err(|pause| self.rate_limited(pause))?)
-                };
-                self.send_once(&token, is_pinned).await
+                let answer = self.send_with(&token).await;
+                // A refused token was not used for anything, so any call may be repeated, once.
+                if !has_replaced_token
+                    && answer.as_ref().is_err_and(CallFailure::is_refused_token)
+                    && client.replace_token(&token).await
+                {
+                    has_replaced_token = true;
+                    continue;
+                }
+                answer
             };
             let pause = match answer {
                 Ok(response) => return Ok(response),
@@ -399,6 +414,19 @@ impl<'c> GitHubCall<'c> {
             };
             sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
         }
+    }
+
+    /// Sends the call with this token, when it is its turn.
+    async fn send_with(&self, token: &Secret) -> Result<Response, CallFailure> {
+        let client = self.client;
+        let is_pinned = client.is_pinned(token).await;
+        let _one_write_at_a_time = if self.writes {
+            let turn = client.throttle.begin_write(&client.pace).await;
+            Some(turn.map_err(|pause| CallFailure::Failed(self.rate_limited(pause)))?)
+        } else {
+            None
+        };
+        self.send_once(token, is_pinned).await
     }
 
     /// A call that did not arrive may be repeated. One that may have had an effect only if a second time is harmless.

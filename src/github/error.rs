@@ -108,6 +108,13 @@ impl GitHubError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Unreachable { .. } => Some("check the network and `forge.github.api_url`".to_owned()),
+            Self::Refused { status: 401, call, .. } if is_of_app(call) => Some(
+                "check `GITHUB_APP_ID` and `GITHUB_APP_PRIVATE_KEY_PEM`, and the clock of this host".to_owned(),
+            ),
+            Self::Refused { status: 404, call, .. } if is_of_app(call) => Some(
+                "the App is not installed, or was installed again: set `GITHUB_APP_INSTALLATION_ID` to its present number"
+                    .to_owned(),
+            ),
             Self::Refused { status: 401, .. } => {
                 Some("the token is expired or revoked: set a new one in `GITHUB_PAT`, or log in again with `gh auth login`".to_owned())
             }
@@ -125,6 +132,11 @@ impl GitHubError {
             Self::Refused { .. } | Self::Response { .. } | Self::Mutation { .. } => None,
         }
     }
+}
+
+/// Whether a call is made as the App itself, not with a token of its installation.
+fn is_of_app(call: &str) -> bool {
+    call == "GET /app" || call.ends_with("/access_tokens")
 }
 
 /// GitHub's header names alternatives with `;` and permissions that are needed together with `,`.

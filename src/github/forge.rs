@@ -98,9 +98,26 @@ impl GitHubForge {
         Ok(remote)
     }
 
+    /// Does something at the remote, once more with another token if GitHub has ended that of an App early. A request with a
+    /// refused token has no effect.
+    pub(super) async fn at_remote<T, F>(&self, act: impl Fn(Remote) -> F) -> Result<T, ForgeError>
+    where
+        F: Future<Output = Result<T, ForgeError>>,
+    {
+        let remote = self.remote().await?;
+        let done = act(remote.clone()).await;
+        if done.as_ref().is_err_and(is_refused_token) && self.client.replace_token(&remote.token).await {
+            return act(self.remote().await?).await;
+        }
+        done
+    }
+
     /// Pushes the commit. A branch that is not where this run left it has commits of a person: it is not changed.
     async fn push(&self, request: &PullRequest) -> Result<(), ForgeError> {
-        let remote = self.remote().await?;
+        self.at_remote(|remote| self.push_to(remote, request)).await
+    }
+
+    async fn push_to(&self, remote: Remote, request: &PullRequest) -> Result<(), ForgeError> {
         let found = self.repository.remote_branch(&remote, &request.branch).await?;
         if found.as_ref() == Some(&request.commit) {
             return Ok(());
@@ -280,10 +297,21 @@ impl Forge for GitHubForge {
         Ok(reviews.answer(answer).await?)
     }
 
+    async fn set_status(
+        &self,
+        commit: &ObjectId,
+        status: &CommitStatus,
+        location: &str,
+    ) -> Result<(), ForgeError> {
+        let pulls = self.pulls().await?;
+        Ok(pulls.set_status(commit, status, location).await?)
+    }
+
     async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError> {
         // Git answers at once; the API may show the old commit for some seconds.
-        let remote = self.remote().await?;
-        let found = self.repository.remote_branch(&remote, branch).await?;
+        let found = self
+            .at_remote(|remote| async move { Ok(self.repository.remote_branch(&remote, branch).await?) })
+            .await?;
         Ok(found.as_ref() == Some(commit))
     }
 }
@@ -328,11 +356,13 @@ impl GitHubForge {
         base: &str,
         planned: &PlannedPullRequest,
     ) -> Result<(), ForgeError> {
-        let remote = self.remote().await?;
-        let pushed = self
-            .repository
-            .check_push(&remote, &planned.branch, &planned.base)
-            .await;
+        let check = |remote: Remote| async move {
+            let checked = self
+                .repository
+                .check_push(&remote, &planned.branch, &planned.base);
+            Ok(checked.await?)
+        };
+        let pushed = self.at_remote(check).await;
         pushed.map_err(|error| {
             not_possible(
                 format!("the token may not push to {name}: {error}"),
@@ -360,6 +390,22 @@ impl From<GitHubError> for ForgeError {
             source: Box::new(error),
         }
     }
+}
+
+/// Whether git failed because the server did not accept the token. It then wants to ask a person for another one.
+fn is_refused_token(error: &ForgeError) -> bool {
+    const SIGNS: [&str; 3] = [
+        "authentication failed",
+        "could not read username",
+        "returned error: 401",
+    ];
+    let message = match error {
+        ForgeError::Scm(ScmError::Git { stderr, .. }) => stderr,
+        ForgeError::Scm(ScmError::PushRefused { reason, .. }) => reason,
+        _ => return false,
+    };
+    let message = message.to_lowercase();
+    SIGNS.iter().any(|sign| message.contains(sign))
 }
 
 fn not_possible(reason: String, hint: &str) -> ForgeError {

@@ -49,15 +49,17 @@ impl GitHubForge {
 
     async fn try_push_note(&self, notes_ref: &str, commit: &ObjectId) -> Result<(), ForgeError> {
         let _one_write_at_a_time = self.client.begin_push().await;
-        let (remote, now) = (self.remote().await?, self.client.now());
-        let repository = &self.repository;
-        if let Some(push) = repository.prepare_note(&remote, notes_ref, commit, now).await? {
-            let expected = push.expected.as_ref();
-            repository
-                .push_ref(&remote, notes_ref, &push.commit, expected)
-                .await?;
-        }
-        Ok(())
+        let (repository, now) = (&self.repository, self.client.now());
+        self.at_remote(|remote| async move {
+            if let Some(push) = repository.prepare_note(&remote, notes_ref, commit, now).await? {
+                let expected = push.expected.as_ref();
+                repository
+                    .push_ref(&remote, notes_ref, &push.commit, expected)
+                    .await?;
+            }
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use ralph::clock::Clock;
+use ralph::evidence::NOTES_REF;
 use ralph::github::{GitHubApp, GitHubClient, GitHubCredential, GitHubForge, GitHubPace};
 use ralph::id::RepositoryName;
 use ralph::scm::{Forge, PullRequest};
@@ -15,6 +16,7 @@ use ralph::secret::{Redactor, Secret};
 use serde_json::json;
 
 use crate::desk::{BRANCH, Desk, PERMISSIONS, REPO, TOKEN, basic, merges, quick};
+use crate::need;
 use crate::runs::Site;
 use crate::support::fake_github::{FakeGitHub, Fault, LimitSettings, Role};
 use crate::support::ralph::{Live, commit, doing, finish, script, whole_task, write};
@@ -155,6 +157,65 @@ async fn a_run_outlives_the_tokens_of_an_app() {
         .bearer_auth(first.unwrap().expose());
     let answer = call.header("user-agent", "test").send().await.unwrap();
     assert_eq!(answer.status(), 401);
+}
+
+/// Trap 5: GitHub ends a token of an App before its time, for example because its permissions changed. A request with it was
+/// not carried out, so it is repeated once with another one, with the API and with git. A token of a person has no other.
+#[tokio::test]
+async fn an_app_replaces_a_token_that_ended_early() {
+    let desk = need!(Desk::validated().await);
+    let app = desk.github.add_app("ralph-app", &PERMISSIONS, &[REPO]);
+    let forge = desk.app_forge(&app);
+    let created = || desk.count("POST /app/installations/");
+    let creation = "/repos/acme/widget/pulls";
+    desk.github.fail_next("POST", creation, Fault::Status(401));
+    forge.open(&desk.request(0)).await.unwrap();
+    assert_eq!((created(), desk.github.faults_left()), (2, 0));
+    desk.expect_one_pull(0);
+    // The API, a look by git, a push, and the push of a note.
+    desk.github.expire_installation_tokens();
+    forge.overlaps("other", "main", &[]).await.unwrap();
+    desk.github.expire_installation_tokens();
+    assert!(forge.is_at(BRANCH, &desk.commits[0]).await.unwrap());
+    desk.github.expire_installation_tokens();
+    forge.open(&desk.request(1)).await.unwrap();
+    let at = jiff::Timestamp::UNIX_EPOCH;
+    let added = desk
+        .repository
+        .add_note_line(NOTES_REF, &desk.commits[1], "a line", at);
+    added.await.unwrap();
+    desk.github.expire_installation_tokens();
+    forge.share_note(NOTES_REF, &desk.commits[1]).await.unwrap();
+    assert_eq!(created(), 6);
+    desk.expect_one_pull(1);
+    // A second refusal is one.
+    for _ in 0..2 {
+        desk.github.fail_next("GET", creation, Fault::Status(401));
+    }
+    forge.overlaps("other", "main", &[]).await.unwrap_err();
+    assert_eq!((created(), desk.github.faults_left()), (7, 0));
+
+    let by_token = Desk::new().await;
+    by_token.github.fail_next("POST", creation, Fault::Status(401));
+    let error = by_token.forge().open(&by_token.request(0)).await.unwrap_err();
+    assert!(error.hint().unwrap().contains("GITHUB_PAT"), "{error:?}");
+    assert_eq!(by_token.github.pulls(REPO).len(), 0);
+}
+
+/// Trap 5: the number of an installation changes when the App is installed again.
+#[tokio::test]
+async fn an_app_that_was_installed_again_needs_its_new_number() {
+    let desk = Desk::new().await;
+    let app = desk.github.add_app("ralph-app", &PERMISSIONS, &[REPO]);
+    let forge = desk.app_forge(&app);
+    forge.open(&desk.request(0)).await.unwrap();
+    let installation = desk.github.reinstall(&app);
+    let error = forge.open(&desk.request(1)).await.unwrap_err();
+    let hint = error.hint().unwrap();
+    assert!(hint.contains("GITHUB_APP_INSTALLATION_ID"), "{error:?} {hint}");
+    let again = crate::support::fake_github::AppKey { installation, ..app };
+    desk.app_forge(&again).open(&desk.request(1)).await.unwrap();
+    desk.expect_one_pull(1);
 }
 
 /// What a look at all processes found.
