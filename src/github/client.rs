@@ -11,11 +11,11 @@ use reqwest::header::{ACCEPT, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::{Instant, sleep};
 
-use super::answer::{CallFailure, MAX_MESSAGE, error_message, has_next_page, rate_limit, read};
+use super::answer::{CallFailure, error_message, has_next_page, rate_limit, read};
 use super::credential::{GitHubApp, GitHubCredential};
 use super::error::GitHubError;
 use super::kept::KeptAnswer;
@@ -249,21 +249,6 @@ impl GitHubClient {
         }
     }
 
-    /// Marks a draft as ready for review, which only GraphQL can do. Doing it twice is harmless.
-    pub(super) async fn mark_ready(&self, node_id: &str) -> Result<(), GitHubError> {
-        let query = "mutation($id: ID!) { markPullRequestReadyForReview(input: {pullRequestId: $id}) { pullRequest { id } } }";
-        let body = json!({"query": query, "variables": {"id": node_id}});
-        let call = GitHubCall::new(self, Method::POST, "graphql");
-        let answer: Value = call.body(body).repeatable().json().await?;
-        match answer["errors"][0]["message"].as_str() {
-            Some(message) => Err(GitHubError::Mutation {
-                mutation: "markPullRequestReadyForReview",
-                message: message.chars().take(MAX_MESSAGE).collect(),
-            }),
-            None => Ok(()),
-        }
-    }
-
     /// Waits while a rate limit forbids every call of the account, those of git too.
     pub(super) async fn wait_for_limits(&self) -> Result<(), GitHubError> {
         let waited = self.throttle.wait(self.pace.longest_wait).await;
@@ -324,6 +309,8 @@ pub(super) struct GitHubCall<'c> {
     /// Method and path, for errors.
     pub(super) name: String,
     body: Option<Value>,
+    /// Whether GitHub counts it as a write.
+    writes: bool,
     /// Whether it may be repeated if it is unknown whether GitHub did it.
     repeatable: bool,
     /// The tag of an answer that need not be sent again.
@@ -338,6 +325,7 @@ impl<'c> GitHubCall<'c> {
             url: client.url(path),
             name: format!("{method} /{shown}"),
             body: None,
+            writes: method != Method::GET,
             // PATCH is not idempotent by its definition, but ralph only sets fields with it.
             repeatable: method.is_idempotent() || method == Method::PATCH,
             known_tag: None,
@@ -345,17 +333,23 @@ impl<'c> GitHubCall<'c> {
         }
     }
 
-    fn body(mut self, body: Value) -> Self {
+    pub(super) fn body(mut self, body: Value) -> Self {
         self.body = Some(body);
         self
     }
 
-    fn repeatable(mut self) -> Self {
+    pub(super) fn repeatable(mut self) -> Self {
         self.repeatable = true;
         self
     }
 
-    async fn json<T: DeserializeOwned>(self) -> Result<T, GitHubError> {
+    /// Marks a POST that only reads.
+    pub(super) fn reading(mut self) -> Self {
+        self.writes = false;
+        self.repeatable()
+    }
+
+    pub(super) async fn json<T: DeserializeOwned>(self) -> Result<T, GitHubError> {
         let response = self.send().await?;
         read(&self.name, response).await
     }

@@ -45,11 +45,11 @@ pub enum GitHubError {
     /// The private key of the App cannot be used.
     #[error("the private key of the GitHub App cannot be used: {0}")]
     AppKey(String),
-    /// The mutation was refused by GraphQL, which answers with status 200.
-    #[error("GitHub refused the mutation `{mutation}`: {message}")]
-    Mutation {
-        /// The name of the mutation.
-        mutation: &'static str,
+    /// GraphQL refused an operation, which it does with status 200.
+    #[error("GitHub's GraphQL API refused `{operation}`: {message}")]
+    GraphQl {
+        /// The mutation, or the field that a query reads.
+        operation: &'static str,
         /// GitHub's message.
         message: String,
     },
@@ -89,7 +89,7 @@ impl GitHubError {
             Self::Unreachable { source, .. } => !source.is_connect(),
             Self::Refused { status, .. } => *status >= 500,
             Self::Response { .. } => true,
-            Self::RateLimited { .. } | Self::AppKey(_) | Self::Mutation { .. } | Self::ClaimLost { .. } => {
+            Self::RateLimited { .. } | Self::AppKey(_) | Self::GraphQl { .. } | Self::ClaimLost { .. } => {
                 false
             }
         }
@@ -129,7 +129,7 @@ impl GitHubError {
             ),
             Self::RateLimited { .. } => Some("resume the run then; other programs may use the same account".to_owned()),
             Self::ClaimLost { .. } => Some("the work of this process is not pushed any more; the other one goes on".to_owned()),
-            Self::Refused { .. } | Self::Response { .. } | Self::Mutation { .. } => None,
+            Self::Refused { .. } | Self::Response { .. } | Self::GraphQl { .. } => None,
         }
     }
 }

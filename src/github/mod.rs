@@ -11,6 +11,7 @@ mod client;
 mod credential;
 mod error;
 mod forge;
+mod graphql;
 mod issues;
 mod kept;
 mod marker;

@@ -122,7 +122,7 @@ impl Reviews {
     }
 
     /// What people with write permission ask for and `is_known` does not know. Programs and ralph itself are no reviewers. What
-    /// a reviewer wrote before their last approval is settled.
+    /// a reviewer wrote before their last approval is settled, and so is a thread that is resolved.
     pub async fn comments(
         &self,
         number: u64,
@@ -130,13 +130,22 @@ impl Reviews {
     ) -> Result<FoundReviews, GitHubError> {
         let mut found = FoundReviews::default();
         let mut permissions: BTreeMap<String, bool> = BTreeMap::new();
+        let mut new: Vec<(ReviewComment, Option<Account>)> = Vec::new();
         for said in self.all(number).await? {
-            let Some(comment) = said.comment().filter(|comment| !is_known(comment)) else {
-                continue;
-            };
+            if let Some(comment) = said.comment().filter(|comment| !is_known(comment)) {
+                new.push((comment, said.user));
+            }
+        }
+        if new.iter().any(|(comment, _)| comment.thread().is_some()) {
+            let resolved = self.client.resolved_threads(&self.repository, number).await?;
+            let is_resolved =
+                |comment: &ReviewComment| comment.thread().is_some_and(|thread| resolved.contains(&thread));
+            new.retain(|(comment, _)| !is_resolved(comment));
+        }
+        for (comment, author) in new {
             let may_write = match permissions.get(&comment.author) {
                 Some(may_write) => *may_write,
-                None => self.people.may_write(said.user.as_ref()).await?,
+                None => self.people.may_write(author.as_ref()).await?,
             };
             permissions.insert(comment.author.clone(), may_write);
             if may_write {
@@ -193,8 +202,7 @@ impl Reviews {
                 return Ok(None);
             };
             if matches!(error.status(), Some(403 | 404 | 410 | 422)) {
-                let hint = error.hint().map_or(String::new(), |hint| format!(" ({hint})"));
-                return Ok(Some(format!("{error}{hint}")));
+                return Ok(Some(error.with_hint()));
             }
             looks += 1;
             if looks > LOOKS || !error.is_ambiguous() {
@@ -240,8 +248,7 @@ fn marker(answer: &ReviewAnswer) -> String {
 
 impl From<Pull> for ReviewedPull {
     fn from(pull: Pull) -> Self {
-        let repository = |side: &PullBranch| side.repo.as_ref().map(|repo| repo.full_name.clone());
-        let is_own = repository(&pull.head).is_some() && repository(&pull.head) == repository(&pull.base);
+        let is_own = pull.is_within_repository();
         Self {
             number: pull.number,
             branch: is_own.then_some(pull.head.name),

@@ -2,11 +2,14 @@
 
 use std::fs;
 
+use ralph::github::{GitHubCredential, Reviews};
+use ralph::id::RepositoryName;
 use ralph::scm::{Forge, ReviewAnswer};
+use ralph::secret::Secret;
 use rstest::rstest;
 use serde_json::Value;
 
-use crate::desk::{Desk, REPO, TOKEN};
+use crate::desk::{Desk, REPO, TOKEN, quick};
 use crate::issues;
 use crate::need;
 use crate::runs::{Site, other_pull_request};
@@ -274,6 +277,47 @@ fn an_approval_settles_what_came_before() {
         prompt.contains("> On second thoughts") && !prompt.contains("An old wish"),
         "{prompt}"
     );
+}
+
+/// What a person has resolved on GitHub is not asked for any more, with all answers in that thread.
+#[test]
+fn a_resolved_thread_is_settled() {
+    let site = reviewed(need!(FakeGitHub::start_validated()), [louder()]);
+    let asked = request_changes(&site);
+    let review = site.github.review_as("ada", REPO, 1, "COMMENTED", "");
+    let resolved = site
+        .github
+        .review_comment_as("ada", REPO, review, "b.txt", 1, "SETTLED: rename it");
+    site.github
+        .reply_as("ada", REPO, resolved, "SETTLED: no, it is fine");
+    site.github.resolve_thread(REPO, resolved);
+    site.ralph(&["respond"]).expect(0, &["3 new comments", "done: "]);
+    expect_answered(&site, &asked);
+    assert_eq!(site.github.replies(REPO, resolved).len(), 1);
+    site.expect_no_secret(&["CANARY", "SETTLED"]);
+}
+
+/// GraphQL answers in pages.
+#[tokio::test]
+async fn a_resolved_thread_is_found_among_many() {
+    let desk = need!(Desk::validated().await);
+    desk.github.add_collaborator(REPO, "ada", Role::Write);
+    desk.forge().open(&desk.request(0)).await.unwrap();
+    let review = desk.github.review_as("ada", REPO, 1, "COMMENTED", "");
+    let comment = |line| {
+        desk.github
+            .review_comment_as("ada", REPO, review, "one", line, &format!("Line {line}"))
+    };
+    let threads: Vec<u64> = (1..=101).map(comment).collect();
+    desk.github.resolve_thread(REPO, threads[0]);
+    desk.github.resolve_thread(REPO, threads[100]);
+    let client = desk.client(GitHubCredential::Token(Secret::new(TOKEN)), quick());
+    let reviews = Reviews::new(client, RepositoryName::parse(REPO).unwrap());
+    let found = reviews.comments(1, |_| false).await.unwrap().comments;
+    let found: Vec<u64> = found.iter().map(|comment| comment.id).collect();
+    assert_eq!(found, threads[1..100]);
+    assert_eq!(desk.count("POST /graphql"), 2);
+    desk.expect_clean();
 }
 
 /// An iteration that only looks does not end the round, although all commands pass; one that says it is done does.

@@ -6,7 +6,7 @@
 //! between, which checks every request and answer against it. A reference with a slash must then be encoded (`heads%2Fmain`).
 //!
 //! Differences from the real one: a refused push says why in `remote:` lines only; there are no forks; GraphQL has one
-//! mutation; stacks are there only where a test enables them (else 404).
+//! mutation and one query; stacks are there only where a test enables them (else 404).
 
 mod api;
 pub mod auth;

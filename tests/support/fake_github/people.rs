@@ -201,8 +201,27 @@ impl FakeGitHub {
         issue.pull.as_mut().unwrap().fork = Some(fork.to_owned());
     }
 
+    /// A person resolves a thread of a pull request, whose first comment has this number.
+    pub fn resolve_thread(&self, repo: &str, thread: u64) {
+        let mut world = self.world();
+        let pulls = world.repo_mut(repo).issues.values_mut();
+        let is_first = |known: &Value| known["id"] == thread;
+        let mut pulls = pulls.filter_map(|issue| issue.pull.as_mut());
+        let pull = pulls.find(|pull| pull.review_comments.iter().any(is_first));
+        pull.unwrap().resolved.insert(thread);
+    }
+
     /// A person merges a pull request with a merge commit.
     pub fn merge_as(&self, login: &str, repo: &str, number: u64) {
+        self.end_by_merge(login, repo, number, true);
+    }
+
+    /// A person merges a pull request as one new commit.
+    pub fn squash_as(&self, login: &str, repo: &str, number: u64) {
+        self.end_by_merge(login, repo, number, false);
+    }
+
+    fn end_by_merge(&self, login: &str, repo: &str, number: u64, keeps_commits: bool) {
         let mut world = self.world();
         let now = world.stamp();
         let repo = world.repo_mut(repo);

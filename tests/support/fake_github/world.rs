@@ -218,6 +218,8 @@ pub struct Pull {
     pub base_sha: String,
     pub reviews: Vec<Value>,
     pub review_comments: Vec<Value>,
+    /// The first comments of the threads that are resolved.
+    pub resolved: BTreeSet<u64>,
     pub reviewers: BTreeSet<String>,
     /// When it was merged.
     pub merged_at: Option<String>,

@@ -1,4 +1,4 @@
-//! One mutation of the GraphQL API: `markPullRequestReadyForReview`, which REST does not have.
+//! Of the GraphQL API what REST does not have: the mutation `markPullRequestReadyForReview`, and a query of review threads.
 
 use serde_json::{Map, Value, json};
 
@@ -6,6 +6,7 @@ use super::Call;
 use super::shapes::node_id;
 use crate::fake_github::auth::Caller;
 use crate::fake_github::reply::{Handled, Reply};
+use crate::fake_github::world::Role;
 
 const MUTATION: &str = "markPullRequestReadyForReview";
 
@@ -17,6 +18,9 @@ pub(super) fn handle(call: &mut Call<'_>) -> Handled {
         ));
     }
     let query = call.text("query").to_owned();
+    if query.trim_start().starts_with("query") {
+        return review_threads(call, &query);
+    }
     if !query.trim_start().starts_with("mutation") || !query.contains(MUTATION) {
         return failure(
             "undefinedField",
@@ -39,8 +43,7 @@ pub(super) fn handle(call: &mut Call<'_>) -> Handled {
         return failure("NOT_FOUND", &message);
     };
     call.repo = place;
-    let may = call.caller.has("pull_requests", true)
-        && call.caller.role(call.repo()) >= crate::fake_github::world::Role::Write;
+    let may = call.caller.has("pull_requests", true) && call.caller.role(call.repo()) >= Role::Write;
     if !may {
         return failure(
             "FORBIDDEN",
@@ -54,6 +57,57 @@ pub(super) fn handle(call: &mut Call<'_>) -> Handled {
     }
     let shown = selection(call, &query, number)?;
     Reply::ok(json!({ "data": { MUTATION: shown } }))
+}
+
+/// Whether each thread of a pull request is resolved, a page at a time. The cursor is a position.
+fn review_threads(call: &mut Call<'_>, query: &str) -> Handled {
+    let page = query.split_once("reviewThreads(first: ");
+    let page = page.and_then(|(_, rest)| rest.split(',').next()?.parse::<usize>().ok());
+    let selection = "nodes { isResolved comments(first: 1) { nodes { fullDatabaseId } } } pageInfo { hasNextPage endCursor }";
+    let (Some(page), true) = (page.filter(|page| *page <= 100), query.contains(selection)) else {
+        return failure("undefinedField", "the fake knows one query of reviewThreads only");
+    };
+    let variables = call.body["variables"].clone();
+    let text = |name: &str| variables[name].as_str().unwrap_or_default().to_owned();
+    let place = call
+        .world
+        .find_repo(&format!("{}/{}", text("owner"), text("name")));
+    let readable = place.filter(|place| call.caller.role(&call.world.repos[*place]) >= Role::Read);
+    let Some(place) = readable else {
+        return failure("NOT_FOUND", "Could not resolve to a Repository");
+    };
+    call.repo = place;
+    let Some((_, pull)) = variables["number"]
+        .as_u64()
+        .and_then(|number| call.repo().pull(number))
+    else {
+        return failure("NOT_FOUND", "Could not resolve to a PullRequest");
+    };
+    let first = |comment: &&Value| !comment["in_reply_to_id"].is_u64();
+    let from: usize = text("after").parse().unwrap_or(0);
+    let threads: Vec<u64> = pull
+        .review_comments
+        .iter()
+        .filter(first)
+        .filter_map(|comment| comment["id"].as_u64())
+        .collect();
+    let nodes: Vec<Value> = threads
+        .iter()
+        .skip(from)
+        .take(page)
+        .map(|thread| {
+            json!({
+                "isResolved": pull.resolved.contains(thread),
+                "comments": { "nodes": [{ "fullDatabaseId": thread.to_string() }] },
+            })
+        })
+        .collect();
+    let end = from + nodes.len();
+    let threads = json!({
+        "nodes": nodes,
+        "pageInfo": { "hasNextPage": end < threads.len(), "endCursor": end.to_string() },
+    });
+    Reply::ok(json!({ "data": { "repository": { "pullRequest": { "reviewThreads": threads } } } }))
 }
 
 /// The identifier in the variables, or in the text.

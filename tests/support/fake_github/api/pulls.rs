@@ -108,8 +108,10 @@ fn create(call: &mut Call<'_>) -> Handled {
         base_sha,
         reviews: Vec::new(),
         review_comments: Vec::new(),
+        resolved: std::collections::BTreeSet::new(),
         reviewers: std::collections::BTreeSet::new(),
         merged_at: None,
+        merge_commit: None,
         unlisted,
     });
     let (issue, pull) = call.repo().pull(number).ok_or_else(Reply::not_found)?;
