@@ -11,8 +11,8 @@ use crate::github::{Claim, GitHubError, Issue, IssueStatus};
 use crate::id::{ObjectId, RunId};
 use crate::runner;
 use crate::scm::{
-    CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest, PullRequestBase,
-    PullRequestOverlap, ReviewAnswer,
+    CiReport, CommitStatus, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest,
+    PullRequestBase, PullRequestOverlap, ReviewAnswer,
 };
 use crate::state::RunDir;
 use crate::task::{Task, mark_steps_done};
@@ -381,6 +381,15 @@ impl Forge for ClaimedForge {
 
     async fn answer(&self, answer: &ReviewAnswer) -> Result<Option<String>, ForgeError> {
         self.forge.answer(answer).await
+    }
+
+    async fn set_status(
+        &self,
+        commit: &ObjectId,
+        status: &CommitStatus,
+        location: &str,
+    ) -> Result<(), ForgeError> {
+        self.forge.set_status(commit, status, location).await
     }
 
     async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError> {

@@ -15,8 +15,8 @@ use super::stacks::BaseChange;
 use super::wire::{BranchRule, BranchTip, Pull, PullState, RepositoryInfo};
 use crate::id::{ObjectId, RepositoryName};
 use crate::scm::{
-    CiReport, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest, PullRequestBase,
-    PullRequestOverlap, Remote, Repository, ReviewAnswer, ScmError,
+    CiReport, CommitStatus, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest,
+    PullRequestBase, PullRequestOverlap, Remote, Repository, ReviewAnswer, ScmError,
 };
 use crate::secret::Redactor;
 

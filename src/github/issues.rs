@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::client::GitHubClient;
 use super::error::GitHubError;
-use super::marker::{MarkedText, origin, whole_lines};
+use super::marker::{is_done, whole_lines};
 use super::pulls::query_value;
 use super::wire::{Account, LabelName, Pull, PullState};
 use crate::id::{RepositoryName, RunId};
@@ -320,7 +320,8 @@ impl Issues {
         }
     }
 
-    /// The pull request of a run that was done: one that is ready for review, or merged.
+    /// The pull request of a run that was done, as its marker says. Whether it is a draft says nothing: not every server has
+    /// drafts, and a task can ask for one.
     pub async fn finished_pull_request(&self, run: &RunId) -> Result<Option<String>, GitHubError> {
         let path = self.path("pulls?state=all&sort=created&direction=desc&per_page=100");
         let pulls: Vec<Pull> = self.client.get(&path).await?;
@@ -329,7 +330,7 @@ impl Issues {
             let is_over = pull.state == PullState::Closed && pull.merged_at.is_none();
             // Anyone can write a marker into the text of a pull request from a fork.
             let is_here = pull.head.is_in(&self.repository);
-            is_here && !pull.draft && !is_over && origin(&pull.title, body, run) != MarkedText::Foreign
+            is_here && !is_over && is_done(body, run)
         };
         Ok(pulls.iter().find(is_finished).map(|pull| pull.html_url.clone()))
     }

@@ -1,6 +1,8 @@
-//! The hidden comment at the end of a pull request's text: which run it belongs to, and the hash of its title and text.
+//! The hidden comment at the end of a pull request's text: which run it belongs to, the hash of its title and text, and whether
+//! the run is done.
 //!
 //! The run finds its pull request by it. The hash shows whether a person edited title or text, which ralph then leaves alone.
+//! Whether the run is done is said here because servers without drafts do not show it.
 
 use crate::digest::Digest;
 use crate::id::RunId;
@@ -10,18 +12,39 @@ const MAX_BYTES: usize = 60_000;
 const TOO_LONG: &str = "\n\n*The rest was cut: the text is too long for GitHub. `ralph status` and the run directory have all of it.*";
 const START: &str = "<!-- ralph-run: ";
 const MIDDLE: &str = " text: ";
+const DONE: &str = " done";
 const END: &str = " -->";
 const HASH_DIGITS: usize = 16;
 
 /// A text that carries its marker, and fits GitHub's limit.
-pub(super) fn mark(title: &str, text: &str, run: &RunId) -> String {
+pub(super) fn mark(title: &str, text: &str, run: &RunId, is_done: bool) -> String {
     let room = MAX_BYTES - TOO_LONG.len() - 200;
     let text = if text.len() > room {
         format!("{}{TOO_LONG}", whole_lines(text, room))
     } else {
         text.trim_end().to_owned()
     };
-    format!("{text}\n\n{START}{run}{MIDDLE}{}{END}\n", hash(title, &text))
+    let done = if is_done { DONE } else { "" };
+    format!(
+        "{text}\n\n{START}{run}{MIDDLE}{}{done}{END}\n",
+        hash(title, &text)
+    )
+}
+
+/// Whether the last marker of a text says that this run is done.
+pub(super) fn is_done(body: &str, run: &RunId) -> bool {
+    let marker = body.rsplit_once(START).and_then(|(_, rest)| rest.split_once(END));
+    let fields = marker.and_then(|(marker, _)| marker.split_once(MIDDLE));
+    fields.is_some_and(|(found, rest)| found == run.as_str() && rest.ends_with(DONE))
+}
+
+/// A text whose last marker says that the run is done. Everything else stays, also what a person wrote.
+pub(super) fn with_done(body: &str) -> String {
+    let start = body.rfind(START).unwrap_or(body.len());
+    match body[start..].find(END) {
+        Some(end) => format!("{}{DONE}{}", &body[..start + end], &body[start + end..]),
+        None => body.to_owned(),
+    }
 }
 
 /// Whether a text ends with a marker, as those of ralph do. One that is quoted, or has text after it, does not count.
@@ -34,6 +57,7 @@ pub(super) fn is_of_ralph(body: &str) -> bool {
     else {
         return false;
     };
+    let hash = hash.strip_suffix(DONE).unwrap_or(hash);
     let is_hash = hash.len() == HASH_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     RunId::parse(run).is_ok() && is_hash
 }
@@ -73,6 +97,7 @@ pub(super) fn origin(title: &str, body: &str, run: &RunId) -> MarkedText {
             MarkedText::Foreign
         };
     };
+    let known = known.strip_suffix(DONE).unwrap_or(known);
     match (found == run.as_str(), known == hash(title, text)) {
         (true, true) => MarkedText::Ours,
         (true, false) => MarkedText::Edited,
@@ -114,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_text_is_recognised_until_a_person_edits_it() {
-        let body = mark("T", "# Done\n\nAll of it.\n", &run());
+        let body = mark("T", "# Done\n\nAll of it.\n", &run(), false);
         assert_eq!(origin("T", &body, &run()), MarkedText::Ours);
         assert_eq!(run_of(&body), Some(run()));
         assert_eq!(run_of("By hand."), None);
@@ -133,14 +158,36 @@ mod tests {
     }
 
     #[test]
+    fn the_marker_says_whether_the_run_is_done() {
+        let (open, done) = (
+            mark("T", "All of it.", &run(), false),
+            mark("T", "All of it.", &run(), true),
+        );
+        assert!(!is_done(&open, &run()) && is_done(&done, &run()));
+        assert!(!is_done(&done, &RunId::parse("r99999999").unwrap()));
+        assert!(!is_done("The run is done -->", &run()));
+        assert_eq!(with_done(&open), done);
+        assert_eq!(origin("T", &done, &run()), MarkedText::Ours);
+        assert!(is_of_ralph(&done));
+        let edited = open.replace("All", "Most") + "LGTM";
+        let marked = with_done(&edited);
+        assert!(is_done(&marked, &run()), "{marked}");
+        assert_eq!(marked.replace(DONE, ""), edited);
+        assert_eq!(origin("T", &marked, &run()), MarkedText::Edited);
+    }
+
+    #[test]
     fn a_quoted_marker_is_only_text() {
-        let quoted = mark("T", "x", &RunId::parse("r99999999").unwrap());
-        assert_eq!(origin("T", &mark("T", &quoted, &run()), &run()), MarkedText::Ours);
+        let quoted = mark("T", "x", &RunId::parse("r99999999").unwrap(), false);
+        assert_eq!(
+            origin("T", &mark("T", &quoted, &run(), false), &run()),
+            MarkedText::Ours
+        );
     }
 
     #[test]
     fn only_a_whole_marker_at_the_end_makes_a_text_one_of_ralph() {
-        let body = mark("T", "x", &run());
+        let body = mark("T", "x", &run(), false);
         assert!(is_of_ralph(&body) && is_of_ralph(&body.replace('\n', "\r\n")));
         let marker = body.trim_start_matches('x').trim();
         for foreign in [
@@ -158,7 +205,12 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_at_a_line_and_stays_below_the_limit() {
         let row = "| ä box | `cargo test` | 0 |\n";
-        let body = mark("T", &format!("<details>\n```\n{}", row.repeat(5000)), &run());
+        let body = mark(
+            "T",
+            &format!("<details>\n```\n{}", row.repeat(5000)),
+            &run(),
+            false,
+        );
         assert!(body.len() <= MAX_BYTES, "{}", body.len());
         assert_eq!(origin("T", &body, &run()), MarkedText::Ours);
         let (rows, _) = body.split_once(TOO_LONG).unwrap();

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::client::GitHubClient;
 use super::error::GitHubError;
-use super::marker::{MarkedText, mark, origin};
+use super::marker::{MarkedText, is_done, mark, origin, with_done};
 use super::wire::{LabelEvent, LabelName, Pull, PullFile, PullState};
 use crate::id::{RepositoryName, RunId};
 use crate::scm::{PullRequest, PullRequestOverlap};
@@ -60,7 +60,7 @@ impl Pulls<'_> {
         loop {
             let body = json!({
                 "title": request.title,
-                "body": mark(&request.title, &request.body, &request.run),
+                "body": mark(&request.title, &request.body, &request.run, request.is_done),
                 "head": request.branch,
                 "base": request.base_branch,
                 "draft": draft,
@@ -86,11 +86,13 @@ impl Pulls<'_> {
         }
     }
 
-    /// Sets what differs. Title and text stay if a person edited one of them, and so does the base branch.
+    /// Sets what differs. Title and text stay if a person edited one of them, and so does the base branch; only the marker says
+    /// then that the run is done.
     pub(super) async fn update(&self, pull: Pull, request: &PullRequest) -> Result<UpdatedPull, GitHubError> {
-        let wanted = mark(&request.title, &request.body, &request.run);
+        let wanted = mark(&request.title, &request.body, &request.run, request.is_done);
         let present = pull.body.clone().unwrap_or_default().replace("\r\n", "\n");
-        let kept_text = origin(&pull.title, &present, &request.run) != MarkedText::Ours;
+        let origin = origin(&pull.title, &present, &request.run);
+        let kept_text = origin != MarkedText::Ours;
         let mut changes = Map::new();
         let mut set = |name: &str, value: &str| changes.insert(name.to_owned(), Value::from(value));
         if !kept_text && present.trim_end() != wanted.trim_end() {
@@ -98,6 +100,9 @@ impl Pulls<'_> {
         }
         if !kept_text && pull.title != request.title {
             set("title", &request.title);
+        }
+        if origin == MarkedText::Edited && request.is_done && !is_done(&present, &request.run) {
+            set("body", &with_done(pull.body.as_deref().unwrap_or_default()));
         }
         let pull = if changes.is_empty() {
             pull

@@ -35,8 +35,9 @@ impl Pulls<'_> {
             CommitState::Pending => "pending",
             CommitState::Success => "success",
             CommitState::Failure => "failure",
+            CommitState::Error => "error",
         };
-        let description: String = status.description.chars().take(MAX_DESCRIPTION).collect();
+        let description = short(&status.description);
         let known: Vec<KnownStatus> = self
             .client
             .list(&self.path(&format!("commits/{commit}/statuses")))
@@ -60,4 +61,13 @@ impl Pulls<'_> {
         // The newest one of a name counts, so a second one is harmless.
         self.client.add::<Value>(&path, body).await.map(drop)
     }
+}
+
+/// A description that GitHub accepts.
+fn short(description: &str) -> String {
+    if description.chars().count() <= MAX_DESCRIPTION {
+        return description.to_owned();
+    }
+    let kept: String = description.chars().take(MAX_DESCRIPTION - 3).collect();
+    format!("{kept}...")
 }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::event::EventKind;
 use crate::id::ObjectId;
 use crate::scm::{CiFailure, CiReport};
-use crate::state::JournalEntry;
+use crate::state::{JournalEntry, JournalLine};
 use crate::text::{counted, error_chain};
 
 use super::RunInputs;
@@ -32,6 +32,8 @@ pub(super) enum CiVerdict {
     Passed(String),
     /// It failed: the work goes on.
     Again,
+    /// It failed, and the agent cannot mend it: the run waits for a person.
+    Person { reason: String, checks: Vec<String> },
 }
 
 /// Waits until CI has decided about the commit of the pull request.
@@ -96,15 +98,27 @@ async fn settle(inputs: RunInputs<'_>, commit: &ObjectId, rules: CiRules) -> Res
     )))
 }
 
-/// Makes the failures the input of the next iteration, or pauses the run when the agent had its rounds.
+/// Whether CI failed on this commit.
+pub(super) fn has_failed(lines: &[JournalLine], commit: &ObjectId) -> bool {
+    failed_commits(lines).any(|failed| failed == commit)
+}
+
+fn failed_commits(lines: &[JournalLine]) -> impl Iterator<Item = &ObjectId> {
+    lines.iter().filter_map(|line| match &line.entry {
+        JournalEntry::CiFailed { commit, .. } => Some(commit),
+        _ => None,
+    })
+}
+
+/// Makes the failures the input of the next iteration. A person is needed when the agent had its rounds, and when it made no
+/// commit: CI would say the same again.
 fn send_back(run: &mut Run<'_>, commit: &ObjectId, failed: &[CiFailure]) -> Result<CiVerdict, Halt> {
     let progress = &mut run.progress;
     let checks: Vec<String> = failed.iter().map(|failure| failure.name.clone()).collect();
     // A person who resumes the run gives the agent new rounds.
-    let rounds = since_rest(progress.journal.lines())
-        .iter()
-        .filter(|line| matches!(line.entry, JournalEntry::CiFailed { .. }))
-        .count();
+    let since_rest = since_rest(progress.journal.lines());
+    let rounds = failed_commits(since_rest).count();
+    let is_unchanged = has_failed(since_rest, commit);
     let mut text = format!(
         "CI failed on commit {}, where the commands of the task pass:\n",
         commit.short()
@@ -119,15 +133,20 @@ fn send_back(run: &mut Run<'_>, commit: &ObjectId, failed: &[CiFailure]) -> Resu
     }
     let text = run.inputs.parts.redactor.redact(&text);
     progress.log_error(progress.iterations(), first_bytes(&text, MAX_OUTPUT))?;
-    if rounds >= ROUNDS {
-        return Err(Halt::paused(format!(
-            "CI failed on commit {} after {ROUNDS} attempts to mend it: {}; `ralph resume` asks CI again, and gives the \
-             agent {ROUNDS} more",
-            commit.short(),
-            checks.join(", ")
-        )));
-    }
     let named = checks.join(", ");
+    let problem = if is_unchanged {
+        Some("and the agent reports the task as done without another commit".to_owned())
+    } else {
+        (rounds >= ROUNDS).then(|| format!("after {ROUNDS} attempts to mend it"))
+    };
+    if let Some(problem) = problem {
+        let reason = format!(
+            "CI failed on commit {} {problem}: {named}; `ralph resume` asks CI again, and gives the agent {ROUNDS} more \
+             attempts",
+            commit.short()
+        );
+        return Ok(CiVerdict::Person { reason, checks });
+    }
     run.inputs.reporter.warn(format!("CI failed: {named}"));
     progress.log_activity(&format!("CI failed on {}: {named}", commit.short()))?;
     progress.append(JournalEntry::CiFailed {

@@ -60,7 +60,7 @@ impl<'a> Run<'a> {
         }
         let mut record = self.judge(number, profile, &work, &collected, &evidence);
         self.progress
-            .keep_review_open(&mut record, &work.outcome.conclusion);
+            .keep_round_open(&mut record, &work.outcome.conclusion);
         let decision = decide(&mut record, &work.outcome.conclusion, &self.progress);
         carry_out(decision, &mut record, &mut self.progress).await?;
         record.milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);

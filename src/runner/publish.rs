@@ -3,18 +3,20 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::timeout;
 
 use crate::event::EventKind;
+use crate::id::ObjectId;
 use crate::scm::{
     CommitState, CommitStatus, ForgeError, OpenedPullRequest, PullRequest, PullRequestBase, changed_files,
 };
 use crate::state::{
-    CheckResult, IterationRecord, IterationVerdict, JournalEntry, JournalLine, RunOutcomeKind,
+    CheckResult, IterationRecord, IterationVerdict, JournalEntry, JournalLine, RunOutcomeKind, is_in_review,
     standing_records,
 };
 use crate::task::{PullRequestText, PullRequestWhen};
-use crate::text::{counted, error_chain};
+use crate::text::{counted, error_chain, one_line};
 
 use super::ci::{CiVerdict, await_ci};
 use super::error::Halt;
@@ -22,6 +24,9 @@ use super::pull_request::pull_request_text;
 use super::run::Run;
 use super::settings::OverlapRule;
 use super::signature::{share_evidence, sign_evidence};
+
+/// How long the end of a run waits for the forge to show it beside the commit.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Signs the evidence of the newest record, which is complete, opens the pull request, and ends the run as done.
 pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
@@ -31,11 +36,16 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
     run.progress.renew_lease().await?;
     sign_evidence(run, &record).await?;
     share_evidence(run, &record).await;
-    let draft = run.task.frontmatter.pr.draft;
     let ci = run.inputs.settings.done.ci;
-    let request = request(run, &record, draft || ci.is_some()).await?;
-    look_for_overlaps(run, &record, &request).await?;
-    let is_pull_request = open_at_forge(run, &record, &request).await?;
+    let of_work = request(run, &record, &[]).await?;
+    let of_done = PullRequest {
+        draft: run.task.frontmatter.pr.draft,
+        is_done: true,
+        ..of_work.clone()
+    };
+    let first = if ci.is_some() { &of_work } else { &of_done };
+    look_for_overlaps(run, &record, first).await?;
+    let is_pull_request = open_at_forge(run, &record, first).await?;
     let published = if is_pull_request {
         "the pull request contains that commit"
     } else {
@@ -46,10 +56,13 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
         match await_ci(run, &record.tip, rules).await? {
             CiVerdict::Passed(found) => reason = format!("{reason}; {found}"),
             CiVerdict::Again => return Ok(()),
+            CiVerdict::Person { reason, checks } => {
+                let request = request(run, &record, &checks).await?;
+                update(run, &record, &request).await?;
+                return Err(Halt::paused(reason));
+            }
         }
-        if !draft {
-            open_at_forge(run, &record, &PullRequest { draft, ..request }).await?;
-        }
+        open_at_forge(run, &record, &of_done).await?;
     }
     match run.answer_reviews(&record.tip).await? {
         0 => {}
@@ -144,37 +157,87 @@ pub(super) async fn publish_progress(run: &mut Run<'_>, interval: Duration) -> R
     if !is_due || record.tip == progress.facts().base {
         return Ok(());
     }
-    if let Some((commit, line)) = newest_pull_request(progress.journal.lines()) {
+    if let Some(published) = newest_published(progress.journal.lines()) {
         let interval = SignedDuration::try_from(interval).unwrap_or(SignedDuration::MAX);
-        let age = run.inputs.parts.clock.now().duration_since(line.at);
-        if *commit == record.tip || age < interval {
+        let age = run.inputs.parts.clock.now().duration_since(published.at);
+        if *published.commit == record.tip || age < interval {
             return Ok(());
         }
     }
-    let request = request(run, &record, true).await?;
-    if let Err(error) = open(run, &record, &request).await? {
-        let failed = format!(
-            "cannot update the pull request; the run goes on: {}",
-            error_chain(&error)
-        );
+    let request = request(run, &record, &[]).await?;
+    update(run, &record, &request).await
+}
+
+/// Opens or updates the pull request. A forge that fails is a warning.
+async fn update(run: &mut Run<'_>, record: &IterationRecord, request: &PullRequest) -> Result<(), Halt> {
+    if let Err(error) = open(run, record, request).await? {
+        let failed = format!("cannot update the pull request: {}", error_chain(&error));
         run.inputs.reporter.warn(failed);
     }
     Ok(())
 }
 
-/// The newest pull request of the journal and its commit.
-fn newest_pull_request(lines: &[JournalLine]) -> Option<(&crate::id::ObjectId, &JournalLine)> {
+/// A commit that is in the pull request.
+struct PublishedCommit<'j> {
+    commit: &'j ObjectId,
+    location: &'j str,
+    at: Timestamp,
+}
+
+/// The newest commit of the journal that is in the pull request.
+fn newest_published(lines: &[JournalLine]) -> Option<PublishedCommit<'_>> {
     lines.iter().rev().find_map(|line| match &line.entry {
-        JournalEntry::PullRequest { commit, .. } => Some((commit, line)),
+        JournalEntry::PullRequest { location, commit } => Some(PublishedCommit {
+            commit,
+            location,
+            at: line.at,
+        }),
         _ => None,
     })
 }
 
-async fn request(run: &Run<'_>, record: &IterationRecord, draft: bool) -> Result<PullRequest, Halt> {
+/// Ends the commit status of a run that ends without being done, so that it does not stay `pending`. What is decided about the
+/// commit stays. A forge that fails, or takes too long, is a warning: the end is recorded already.
+pub(super) async fn end_status(run: &Run<'_>, state: CommitState, reason: &str) {
+    let progress = &run.progress;
+    let published = newest_published(progress.journal.lines());
+    let Some(published) = published.filter(|_| run.inputs.settings.commit_statuses) else {
+        return;
+    };
+    let (ticked, all) = (progress.ticked.len(), run.task.checkboxes.len());
+    let is_decided =
+        |record: &IterationRecord| commit_status(record, ticked, all).state != CommitState::Pending;
+    let mut records = progress.journal.records();
+    if records.any(|record| record.tip == *published.commit && is_decided(record)) {
+        return;
+    }
+    let status = CommitStatus {
+        state,
+        description: one_line(reason),
+    };
+    let forge = &run.inputs.parts.forge;
+    let shown = forge.set_status(published.commit, &status, published.location);
+    let problem = match timeout(STATUS_TIMEOUT, shown).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error_chain(&error),
+        Err(_) => format!("no answer within {} s", STATUS_TIMEOUT.as_secs()),
+    };
+    run.inputs.reporter.warn(format!(
+        "the commit status of {} stays pending: {problem}",
+        published.commit
+    ));
+}
+
+/// The pull request of a run that works: a draft. `failed_checks` are the checks of CI that a person has to look at.
+async fn request(
+    run: &Run<'_>,
+    record: &IterationRecord,
+    failed_checks: &[String],
+) -> Result<PullRequest, Halt> {
     let (parts, progress) = (run.inputs.parts, &run.progress);
     let facts = progress.facts();
     let base = pull_request_base(run).await;
-    let text = pull_request_text(run, record, &base).await?;
+    let text = pull_request_text(run, record, &base, failed_checks).await?;
     let PullRequestText { title, body } = text;
     Ok(PullRequest {
         run: facts.id.clone(),
@@ -188,7 +251,8 @@ async fn request(run: &Run<'_>, record: &IterationRecord, draft: bool) -> Result
             .collect(),
         title: parts.redactor.redact(&title),
         body: parts.redactor.redact(&body),
-        draft,
+        draft: true,
+        is_done: is_in_review(progress.journal.lines()),
         labels: run.task.frontmatter.pr.labels.clone(),
         status: run
             .inputs
@@ -283,7 +347,6 @@ async fn open(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::ObjectId;
     use crate::runner::gutter::tests::uneventful;
     use crate::state::UncommittedWork;
 

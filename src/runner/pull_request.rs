@@ -30,11 +30,12 @@ use super::{RunError, RunInputs};
 /// How much of an iteration's summary is shown, in bytes.
 const SUMMARY_BYTES: usize = 200;
 
-/// The text of the pull request for a record whose evidence is complete.
+/// The text of the pull request for a record. `failed_checks` are the checks of CI that a person has to look at.
 pub(super) async fn pull_request_text(
     driven: &Run<'_>,
     record: &IterationRecord,
     base: &PullRequestBase,
+    failed_checks: &[String],
 ) -> Result<PullRequestText, RunError> {
     let (task, progress, workplace) = (&driven.task, &driven.progress, &driven.workplace);
     let (run, spent) = (progress.facts(), progress.ledger());
@@ -78,7 +79,11 @@ pub(super) async fn pull_request_text(
             searched_for_secrets: !workplace.inputs.parts.redactor.is_empty(),
         },
         network: network(workplace.inputs),
-        flags: flags(task, record, &records, changes),
+        flags: failed_checks
+            .iter()
+            .map(|name| failed_check(name))
+            .chain(flags(task, record, &records, changes))
+            .collect(),
         agent_settings: settings.iter().map(ToString::to_string).collect(),
         summary: record.summary.clone(),
     };
@@ -166,6 +171,13 @@ pub(super) fn repeated(record: &IterationRecord) -> Vec<(&CheckResult, u32)> {
         }
     }
     commands
+}
+
+fn failed_check(name: &str) -> FlagFact {
+    FlagFact {
+        path: name.to_owned(),
+        reason: "this check of CI failed on the commit, and the agent did not mend it".to_owned(),
+    }
 }
 
 /// What a reviewer should look at: weakened checks first, then flaky commands, commits of the runner, then other changes.

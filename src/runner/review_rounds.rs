@@ -11,6 +11,7 @@ use crate::state::{
 };
 use crate::text::{code_span, counted, one_line};
 
+use super::ci::has_failed;
 use super::error::Halt;
 use super::progress::RunProgress;
 use super::run::Run;
@@ -82,11 +83,12 @@ impl RunProgress<'_> {
         }
     }
 
-    /// Lets the run go on after an iteration that only looked at a review: the commands of the task passed before it already. An
-    /// agent that says that it is done has decided that nothing has to change.
-    pub(super) fn keep_review_open(&self, record: &mut IterationRecord, conclusion: &AgentConclusion) {
-        let reviewed = reviewed_commit(self.journal.lines());
-        let is_unchanged = reviewed.is_some_and(|reviewed| *reviewed == record.tip);
+    /// Lets the run go on after an iteration that only looked at a review, or at a failure of CI: the commands of the task
+    /// passed before it already. An agent that says that it is done has decided that nothing has to change.
+    pub(super) fn keep_round_open(&self, record: &mut IterationRecord, conclusion: &AgentConclusion) {
+        let lines = self.journal.lines();
+        let is_reviewed = reviewed_commit(lines).is_some_and(|reviewed| *reviewed == record.tip);
+        let is_unchanged = is_reviewed || has_failed(lines, &record.tip);
         let has_decided = matches!(conclusion, AgentConclusion::StopSuccess { .. });
         if record.verdict == IterationVerdict::Complete && is_unchanged && !has_decided {
             record.verdict = IterationVerdict::GoOn;

@@ -2,15 +2,16 @@
 
 use crate::event::EventKind;
 use crate::id::ObjectId;
-use crate::scm;
+use crate::scm::{self, CommitState};
 use crate::state::{Intervention, IterationVerdict, Journal, JournalEntry, JournalLine, RunOutcomeKind};
 use crate::task::Task;
+use crate::text::error_chain;
 
 use super::budget::{Ledger, since_rest};
 use super::error::Halt;
 use super::leftovers::unseen_at_the_end;
 use super::progress::RunProgress;
-use super::publish::{publish, publish_progress};
+use super::publish::{end_status, publish, publish_progress};
 use super::workplace::Workplace;
 use super::{ComputeCost, RunError, RunInputs, RunOutcome};
 
@@ -54,6 +55,9 @@ impl Run<'_> {
             return self.workplace.release(RunOutcomeKind::Stopped).await;
         }
         self.workplace.close_evidence().await;
+        let reason = format!("an error ended the run: {}", error_chain(error));
+        let reason = self.inputs.parts.redactor.redact(&reason);
+        end_status(self, CommitState::Error, &reason).await;
         Ok(())
     }
 
@@ -117,8 +121,14 @@ impl Run<'_> {
         };
         self.progress.checkpoint(Some(ended)).await?;
         self.workplace.release(kind).await?;
-        if kind == RunOutcomeKind::Done {
-            scm::release_branch(&self.workplace.repo, &self.inputs.dir.facts().branch).await?;
+        let state = match kind {
+            RunOutcomeKind::Done => None,
+            RunOutcomeKind::Failed => Some(CommitState::Failure),
+            RunOutcomeKind::Paused | RunOutcomeKind::Stopped => Some(CommitState::Error),
+        };
+        match state {
+            Some(state) => end_status(self, state, &format!("{kind}: {reason}")).await,
+            None => scm::release_branch(&self.workplace.repo, &self.inputs.dir.facts().branch).await?,
         }
         let (journal, tip) = (&self.progress.journal, self.progress.tip.clone());
         Ok(report_end(self.inputs, journal, kind, reason, tip))

@@ -62,6 +62,17 @@ pub trait Forge: Send + Sync {
         Ok(None)
     }
 
+    /// Shows a status beside a commit of the pull request at this location. A forge without statuses does nothing.
+    async fn set_status(
+        &self,
+        commit: &ObjectId,
+        status: &CommitStatus,
+        location: &str,
+    ) -> Result<(), ForgeError> {
+        let _ = (commit, status, location);
+        Ok(())
+    }
+
     /// Whether the pull request's branch is at this commit. Must not use a cached answer.
     async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError>;
 }
@@ -149,6 +160,8 @@ pub struct PullRequest {
     pub body: String,
     /// Whether it is a draft.
     pub draft: bool,
+    /// Whether the run is done with it, or was done before and works on a review.
+    pub is_done: bool,
     /// Its labels.
     pub labels: Vec<String>,
     /// The status that its commit gets.
@@ -171,8 +184,10 @@ pub enum CommitState {
     Pending,
     /// The evidence is complete.
     Success,
-    /// The tests fail.
+    /// The tests fail, or the run failed.
     Failure,
+    /// The run ended before its evidence was complete: it is paused, a person stopped it, or an error ended it.
+    Error,
 }
 
 /// Why a pull request could not be opened.

@@ -9,7 +9,7 @@ use crate::desk::{Desk, PERMISSIONS, REPO, TOKEN};
 
 use crate::runs::Site;
 use crate::support::fake_github::{FakeGitHub, JobLog};
-use crate::support::ralph::{Live, commit, ending, eventually, script, whole_task, write};
+use crate::support::ralph::{Live, commit, doing, ending, eventually, run, script, whole_task, write};
 
 const READS: [&str; 4] = [
     "contents:write",
@@ -137,7 +137,7 @@ fn a_failure_of_ci_is_mended_in_the_next_iteration() {
     let fix = ending([write("c.txt", "for CI\n"), commit("Mend CI")]);
     let live = Live::start(&mut site.scripted(&script([whole_task(), fix])));
     let first = next_head(&site, "");
-    assert!(site.github.pulls(REPO)[0].draft);
+    assert!(site.github.pulls(REPO)[0].draft && !says_done(&site));
     let log = JobLog::Text(format!(
         "step one\nPASSWORD={TOKEN}\n##[error]the linter objects\n"
     ));
@@ -152,8 +152,13 @@ fn a_failure_of_ci_is_mended_in_the_next_iteration() {
         prompt.contains("PASSWORD=[redacted]\n##[error]the linter objects"),
         "{prompt}"
     );
-    assert!(!site.github.pulls(REPO)[0].draft);
+    assert!(!site.github.pulls(REPO)[0].draft && says_done(&site));
     site.expect_one_pull();
+}
+
+/// Whether the marker of the pull request says that the run is done.
+fn says_done(site: &Site) -> bool {
+    site.github.body(REPO, 1).trim_end().ends_with(" done -->")
 }
 
 #[test]
@@ -174,6 +179,40 @@ fn after_two_rounds_the_run_pauses() {
     // A person who resumes it gives the agent more attempts, with what CI said.
     site.ralph(&["resume", "--note", "try again"])
         .expect(0, &["CI failed: lint", "done: "]);
+}
+
+/// An iteration that only looks at a failure of CI does not end the round. An agent that says that it is done without a commit
+/// gets no second round with the same failure: the pull request says so, and a person decides.
+#[test]
+fn a_round_without_a_commit_needs_a_person() {
+    let site = site();
+    let (look, decided) = (doing([run("cat a.txt")]), ending([run("true")]));
+    let live = Live::start(&mut site.scripted(&script([whole_task(), look, decided])));
+    let head = next_head(&site, "");
+    failing_job(&site.github, &head, "lint", JobLog::NotWritten);
+    live.wait().expect(
+        3,
+        &[
+            "paused: CI failed on commit",
+            "and the agent reports the task as done without another commit: lint",
+        ],
+    );
+    assert_eq!(site.place.status()["iterations"], 3);
+    let flag = "`lint`: this check of CI failed on the commit, and the agent did not mend it";
+    let pull = site.github.pulls(REPO).remove(0);
+    assert!(pull.draft && pull.body.contains(flag), "{}", pull.body);
+    // A person ran the check again, which was flaky.
+    site.github
+        .set_check_run(REPO, &head, "lint", "completed", Some("success"));
+    site.ralph(&["resume"])
+        .expect(0, &["done: ", "1 check of CI passed"]);
+    assert_eq!(site.place.status()["iterations"], 3);
+    let pull = site.github.pulls(REPO).remove(0);
+    assert!(
+        !pull.draft && !pull.body.contains("this check of CI"),
+        "{}",
+        pull.body
+    );
 }
 
 /// Two jobs of the same name, of two workflows: the one that failed counts.

@@ -118,6 +118,7 @@ impl Desk {
             title: "t1: Say hello".to_owned(),
             body: format!("All of it, at {}.", self.commits[commit]),
             draft: false,
+            is_done: true,
             labels: vec!["ralph".to_owned()],
             status: None,
         }

@@ -2,7 +2,12 @@
 
 use serde_json::json;
 
-use crate::desk::{REPO, TOKEN};
+use ralph::github::{GitHubCredential, Issues};
+use ralph::id::RepositoryName;
+use ralph::scm::{Forge, PullRequest};
+use ralph::secret::Secret;
+
+use crate::desk::{Desk, REPO, TOKEN, quick};
 use crate::need;
 use crate::runs::Site;
 use crate::support::fake_github::{FakeGitHub, LimitSettings, Role};
@@ -314,4 +319,58 @@ fn a_run_that_lost_its_claim_leaves_the_issue_alone() {
     assert_eq!(site.github.refs(REPO)[&name], theirs);
     assert_eq!(site.github.pulls(REPO).len(), 0);
     assert!(!site.github.refs(REPO).contains_key("refs/heads/feature/hello"));
+}
+
+/// Servers without drafts show unfinished work as ready for review, and a task can ask for a draft of finished work. What a
+/// person wrote stays beside the marker.
+#[tokio::test]
+async fn only_the_marker_says_that_a_run_is_done() {
+    let desk = need!(Desk::validated().await);
+    desk.github.forbid_drafts(REPO);
+    let client = desk.client(GitHubCredential::Token(Secret::new(TOKEN)), quick());
+    let issues = Issues::new(client, RepositoryName::parse(REPO).unwrap());
+    let working = PullRequest {
+        draft: true,
+        is_done: false,
+        ..desk.request(0)
+    };
+    let forge = desk.forge();
+    forge.open(&working).await.unwrap();
+    assert!(!desk.github.pulls(REPO)[0].draft);
+    let finished = async || issues.finished_pull_request(&working.run).await.unwrap();
+    assert_eq!(finished().await, None);
+    let edited = desk.github.body(REPO, 1).replace("All of it", "I read it");
+    desk.github.edit_issue_as("ada", REPO, 1, &edited);
+    forge.open(&working).await.unwrap();
+    assert_eq!(desk.github.body(REPO, 1), edited);
+    let done = PullRequest {
+        is_done: true,
+        ..working.clone()
+    };
+    for _ in 0..2 {
+        forge.open(&done).await.unwrap();
+    }
+    assert!(finished().await.unwrap().ends_with("/pull/1"));
+    assert_eq!(desk.github.body(REPO, 1).replace(" done -->", " -->"), edited);
+    assert_eq!(desk.count("PATCH "), 1);
+    desk.expect_clean();
+}
+
+/// Trap 3: GitHub refuses long comments too.
+#[tokio::test]
+async fn a_long_comment_is_cut_below_the_limit() {
+    let desk = Desk::new().await;
+    desk.github.add_pat(TOKEN, "ralph-bot", &PERMISSIONS);
+    let issue = desk.github.open_issue_as("ada", REPO, "Say hello", "");
+    let client = desk.client(GitHubCredential::Token(Secret::new(TOKEN)), quick());
+    let issues = Issues::new(client, RepositoryName::parse(REPO).unwrap());
+    let text = format!("```text\n{}```\n", "ä reason\n".repeat(20_000));
+    for _ in 0..2 {
+        issues.set_comment(issue, &text).await.unwrap();
+    }
+    let [comment] = &desk.github.comments(REPO, issue)[..] else {
+        panic!("one comment");
+    };
+    assert!(comment.body.len() < 65_536 && comment.body.ends_with("ä reason\n```"));
+    desk.expect_clean();
 }

@@ -554,3 +554,30 @@ fn a_pull_request_of_a_dead_process_counts() {
     assert_eq!(site.github.pulls(REPO).len(), 1);
     assert_eq!(status(&site, issue), "done");
 }
+
+/// The same on a server without drafts, for a process that was killed while it waited for CI: its work is not done.
+#[test]
+fn an_unfinished_pull_request_of_a_dead_process_does_not_count() {
+    let site = queue_site(FakeGitHub::start());
+    let permissions = [&crate::issues::PERMISSIONS[..], &["checks:read", "statuses:read"]].concat();
+    site.github.add_pat(crate::desk::TOKEN, "ralph-bot", &permissions);
+    site.github.forbid_drafts(REPO);
+    let waits = "[done]\nwait_for_ci = true\nci_settle_seconds = 600\nci_poll_seconds = 1\n";
+    publish(
+        &site,
+        "claim_seconds = 3\n",
+        &format!("{}{waits}", crate::issues::COMMANDS),
+    );
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    let running = Live::start(&mut poll(&site, &greeting("true"), &[]));
+    eventually("the pull request is open", || !site.github.pulls(REPO).is_empty());
+    running.signal("KILL");
+    drop(running);
+    assert!(!site.github.pulls(REPO)[0].draft);
+    let other = another_machine(&site);
+    let polling = Live::start(&mut poll_on(&site, &other, &greeting("true"), &[]));
+    eventually("another run works on it", || !other.runs().is_empty());
+    assert_eq!(status(&site, issue), "in-progress");
+    polling.signal("INT");
+    polling.wait().expect(0, &["stopped, ready again"]);
+}

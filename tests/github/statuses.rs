@@ -7,7 +7,7 @@ use crate::desk::{Desk, PERMISSIONS, REPO, TOKEN};
 use crate::need;
 use crate::runs::Site;
 use crate::support::fake_github::FakeGitHub;
-use crate::support::ralph::{commit, doing, script, whole_task, write};
+use crate::support::ralph::{Live, commit, doing, eventually, run, script, whole_task, write};
 
 const WITH_STATUSES: [&str; 3] = ["contents:write", "pull_requests:write", "statuses:write"];
 
@@ -101,13 +101,15 @@ fn a_run_shows_its_evidence_on_its_commits() {
     let pause = doing([json!({"type": "pause", "reason": "look"})]);
     site.run(&script([half, pause, whole_task()]))
         .expect(3, &["paused"]);
-    assert_eq!(states(&site), ["pending"]);
+    assert_eq!(states(&site), ["pending", "error"]);
     let text = site.github.statuses(REPO)[0]["description"].clone();
     assert!(text.as_str().unwrap().starts_with("in progress, "), "{text}");
+    let text = site.github.statuses(REPO)[1]["description"].clone();
+    assert_eq!(text, "paused: the agent asks for a person: look");
     site.ralph(&["resume"])
         .expect(0, &["CI has no check of it after 1 s"]);
-    assert_eq!(states(&site), ["pending", "success"]);
-    let done = site.github.statuses(REPO).remove(1);
+    assert_eq!(states(&site), ["pending", "error", "success"]);
+    let done = site.github.statuses(REPO).remove(2);
     assert_eq!(done["description"], "2 of 2 checkboxes verified");
     assert_eq!(done["sha"], site.github.pulls(REPO)[0].head_sha);
 }
@@ -119,4 +121,50 @@ fn tests_that_fail_are_a_failure() {
     let pause = doing([json!({"type": "pause", "reason": "look"})]);
     site.run(&script([broken, pause])).expect(3, &["paused"]);
     assert_eq!(states(&site), ["failure"]);
+}
+
+/// A run that ends without being done leaves no status that waits, and says why within GitHub's limit.
+#[test]
+fn a_run_that_failed_ends_its_status() {
+    let site = site();
+    let half = doing([write("a.txt", "hello\n"), commit("Half of it")]);
+    let gives_up = doing([json!({"type": "stop_failure", "reason": "it is hard, ".repeat(20)})]);
+    site.run(&script([half, gives_up])).expect(1, &["gave up"]);
+    assert_eq!(states(&site), ["pending", "failure"]);
+    let newest = site.github.statuses(REPO).remove(1);
+    let text = newest["description"].as_str().unwrap();
+    assert!(
+        text.starts_with("failed: the agent gave up: it is hard, ") && text.ends_with("..."),
+        "{text}"
+    );
+    assert_eq!(text.chars().count(), 140);
+    assert_eq!(newest["sha"], site.github.pulls(REPO)[0].head_sha);
+}
+
+#[test]
+fn a_run_that_a_person_stopped_ends_its_status() {
+    let site = site();
+    let half = doing([write("a.txt", "hello\n"), commit("Half of it")]);
+    let live = Live::start(&mut site.scripted(&script([half, doing([run("sleep 600")])])));
+    eventually("the first commit has a status", || states(&site) == ["pending"]);
+    site.ralph(&["stop"]).expect(0, &[]);
+    live.wait().expect(3, &["stopped by a person"]);
+    assert_eq!(states(&site), ["pending", "error"]);
+    let text = site.github.statuses(REPO)[1]["description"].clone();
+    assert_eq!(text, "stopped: stopped by a person");
+}
+
+/// The evidence of the commit stays true if a person stops the run while CI works.
+#[test]
+fn a_status_that_is_decided_stays() {
+    let site = site();
+    site.write_configuration(
+        "statuses = true\n",
+        "[done]\nwait_for_ci = true\nci_settle_seconds = 600\nci_poll_seconds = 1\n",
+    );
+    let live = Live::start(&mut site.scripted(&script([whole_task()])));
+    eventually("the evidence is shown", || states(&site) == ["success"]);
+    site.ralph(&["stop"]).expect(0, &[]);
+    live.wait().expect(3, &["stopped by a person"]);
+    assert_eq!(states(&site), ["success"]);
 }

@@ -7,6 +7,7 @@ use ralph::event::EventKind;
 use ralph::runner::RunOutcome;
 use ralph::state::{IterationRecord, IterationVerdict, JournalEntry, RunOutcomeKind};
 
+use crate::ci;
 use crate::stage::Played;
 
 /// The reason of a run that is resumed after it was done: the record keeps the reason of the first time.
@@ -79,7 +80,7 @@ fn record_disagrees(played: &Played, outcome: &RunOutcome) -> Vec<String> {
         event.iteration == Some(last.iteration) && matches!(event.kind, EventKind::IterationEnded { .. })
     });
     let agrees = match &last.verdict {
-        IterationVerdict::Complete => outcome.kind == RunOutcomeKind::Done,
+        IterationVerdict::Complete => outcome.kind == RunOutcomeKind::Done || ci::has_paused(outcome),
         _ if outcome.kind == RunOutcomeKind::Done => false,
         IterationVerdict::Failed { reason } if in_this_act => {
             outcome.kind == RunOutcomeKind::Failed && outcome.reason.starts_with(reason)

@@ -10,6 +10,7 @@ use ralph::runner::RunOutcome;
 use ralph::state::{CommandFailure, IterationRecord, RunOutcomeKind};
 
 use crate::agreement;
+use crate::ci;
 use crate::expected::{Climbed, Expected, ExpectedIteration, Signal, Tests};
 use crate::stage::{Played, Stage};
 
@@ -174,7 +175,8 @@ impl Check<'_> {
         }
     }
 
-    /// There is a pull request when the run is done, it holds the last commit, and there is none otherwise.
+    /// There is a pull request when the run is done, it holds the last commit, and there is none otherwise. If CI paused the run,
+    /// there is a draft.
     async fn pull_request(&mut self, outcome: &RunOutcome) {
         let text = fs::read_to_string(self.played.run.pull_request_file()).ok();
         let name = format!("refs/heads/{}", outcome.branch);
@@ -186,16 +188,24 @@ impl Check<'_> {
         match (outcome.kind, text) {
             (RunOutcomeKind::Done, Some(text)) => {
                 self.equal("the branch", Some(&Some(outcome.tip.to_string())), &branch);
-                for part in &self.expected.pull_request {
-                    self.part("the pull request", part, &text);
-                }
-                for part in &self.expected.not_in_pull_request {
-                    self.no_part("the pull request", part, &text);
-                }
+                self.text_of_pull_request(&text);
+            }
+            (_, Some(text)) if ci::has_paused(outcome) => {
+                self.part("the pull request", "State: draft", &text);
+                self.text_of_pull_request(&text);
             }
             (RunOutcomeKind::Done, None) => self.add("it is done without a pull request"),
             (_, Some(_)) => self.add("it is not done and has a pull request"),
             (_, None) => self.equal("the branch of a run that is not done", Some(&None), &branch),
+        }
+    }
+
+    fn text_of_pull_request(&mut self, text: &str) {
+        for part in &self.expected.pull_request {
+            self.part("the pull request", part, text);
+        }
+        for part in &self.expected.not_in_pull_request {
+            self.no_part("the pull request", part, text);
         }
     }
 

@@ -14,6 +14,7 @@
 
 mod agreement;
 mod check;
+mod ci;
 mod expected;
 mod history;
 mod settings;

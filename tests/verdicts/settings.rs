@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ralph::model::Profile;
 use ralph::network::{Policy, PolicyRule};
-use ralph::runner::{Budget, DoctorRules, DoneRules, Profiles, RunSettings};
+use ralph::runner::{Budget, CiRules, DoctorRules, DoneRules, Profiles, RunSettings};
 use ralph::scm::CommitIdentity;
 use ralph::state::Rung;
 use ralph::usage::{Price, Usd};
@@ -35,6 +35,8 @@ pub struct SettingsShape {
     model_wait_ms: u64,
     max_hand_back_bytes: u64,
     commit_leftovers: bool,
+    /// The checks of CI that fail, at each question; `null` does not wait for CI.
+    pub ci: Option<Vec<Vec<String>>>,
     /// The rules of an allowlist, which `local` does not enforce; `null` allows everything.
     allowed: Option<Vec<String>>,
     /// How long a command that has ended may be kept waiting by a child that holds its streams.
@@ -71,6 +73,7 @@ impl Default for SettingsShape {
             model_wait_ms: 10,
             max_hand_back_bytes: ralph::scm::DEFAULT_BUNDLE_LIMIT,
             commit_leftovers: false,
+            ci: None,
             allowed: None,
             completion_grace_ms: 100,
         }
@@ -102,7 +105,11 @@ impl SettingsShape {
             done: DoneRules {
                 repeat: self.done_repeat,
                 pause_when_weakened: self.pause_when_weakened,
-                ci: None,
+                ci: self.ci.as_ref().map(|_| CiRules {
+                    limit: Duration::from_secs(60),
+                    settle: Duration::ZERO,
+                    poll: Duration::from_millis(10),
+                }),
             },
             profiles: Profiles {
                 default: "cheap".to_owned(),

@@ -26,7 +26,9 @@ use ralph::state::{
 };
 use tempfile::TempDir;
 
+use crate::ci::ScriptedCi;
 use crate::history::{Act, Again, Ask, Asked, FILES, History};
+use crate::settings::SettingsShape;
 
 /// A repository and the runs in it.
 pub struct Stage<'a> {
@@ -163,7 +165,7 @@ impl<'a> Stage<'a> {
             ask(&run.inbox(), asked, Timestamp::now());
         }
         let events = Arc::new(Mutex::new(Vec::new()));
-        let parts = self.parts(repository, &run, events.clone());
+        let parts = self.parts(repository, &run, act.settings, events.clone());
         let sandbox = SandboxSpec {
             completion_grace: Duration::from_millis(act.settings.completion_grace_ms),
             network: act.settings.policy(),
@@ -189,7 +191,15 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn parts(&self, repository: Repository, run: &RunDir, events: Arc<Mutex<Vec<Event>>>) -> RunParts {
+    fn parts(
+        &self,
+        repository: Repository,
+        run: &RunDir,
+        settings: &SettingsShape,
+        events: Arc<Mutex<Vec<Event>>>,
+    ) -> RunParts {
+        let forge = LocalForge::new(repository, run.pull_request_file());
+        let ci = settings.ci.as_deref().unwrap_or_default();
         let person = Person {
             asked: self.history.asked.clone(),
             inbox: run.inbox(),
@@ -206,7 +216,7 @@ impl<'a> Stage<'a> {
             })),
             agents: Agents::new(self.agent()),
             model: Arc::new(ScriptedModel::new(self.history.script.clone())),
-            forge: Arc::new(LocalForge::new(repository, run.pull_request_file())),
+            forge: Arc::new(ScriptedCi::new(forge, ci)),
             sink: Arc::new(Fanout(vec![events, Arc::new(person), clock.clone()])),
             clock,
             host: self.host.clone(),

@@ -42,6 +42,7 @@ impl Desk {
             title: "Fix it".to_owned(),
             body: "All tests pass.".to_owned(),
             draft: true,
+            is_done: false,
             labels: vec!["ralph".to_owned()],
             status: None,
         }

@@ -54,6 +54,7 @@ impl FakeGitHub {
             private: true,
             archived: false,
             pulls_forbidden: false,
+            drafts_forbidden: false,
             collaborators: BTreeMap::new(),
             protected: BTreeMap::new(),
             labels: BTreeMap::new(),
@@ -151,6 +152,11 @@ impl FakeGitHub {
     /// Refuses new pull requests, as a policy of the organisation does.
     pub fn forbid_pull_requests(&self, repo: &str) {
         self.world().repo_mut(repo).pulls_forbidden = true;
+    }
+
+    /// Refuses drafts, as servers and plans without them do.
+    pub fn forbid_drafts(&self, repo: &str) {
+        self.world().repo_mut(repo).drafts_forbidden = true;
     }
 
     /// Protects a branch, or another reference by its full name.

@@ -135,6 +135,7 @@ pub struct Repo {
     pub archived: bool,
     /// Pull requests are refused, as by the policy of an organisation.
     pub pulls_forbidden: bool,
+    pub drafts_forbidden: bool,
     pub collaborators: BTreeMap<String, Role>,
     pub protected: BTreeMap<String, Protection>,
     pub labels: BTreeMap<String, RepoLabel>,

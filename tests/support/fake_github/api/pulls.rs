@@ -91,6 +91,10 @@ fn create(call: &mut Call<'_>) -> Handled {
         call.body["body"].as_str().map(str::to_owned),
         call.body["draft"] == true,
     );
+    if draft && call.repo().drafts_forbidden {
+        let message = "Draft pull requests are not supported in this repository.";
+        return Err(Reply::refuse(422, message));
+    }
     let user = call.caller.login().to_owned();
     let number = NewIssue { title, body, user }.add(call.world, call.repo);
     let unlisted = call.world.pull_lag.map(|lag| lag.begin());
