@@ -240,7 +240,7 @@ async fn token_of_gh(context: &AssemblyContext, url: &str) -> Option<Secret> {
     let host = url.split_once("://").map_or(url, |(_, host)| host);
     let command = Command::new("gh")
         .args(["auth", "token", "--hostname", host])
-        .timeout(std::time::Duration::from_secs(20));
+        .timeout(Duration::from_secs(20));
     let exit = context
         .surroundings
         .desktop_host()

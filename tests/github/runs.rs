@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use rstest::rstest;
 use serde_json::json;
 
 use crate::need;
@@ -125,6 +126,38 @@ impl Site {
         assert_eq!(self.github.violations(), Vec::<String>::new());
     }
 
+    /// No secret is in an object of git, which files have compressed: those of the project, of mirrors and of runs, and those that
+    /// were pushed, the notes with the evidence included.
+    fn expect_no_secret_in_objects(&self, secrets: &[&str]) {
+        let found = Command::new("find")
+            .arg(self.place.path())
+            .args(["-type", "d", "-name", "objects"])
+            .output()
+            .unwrap();
+        let found = String::from_utf8(found.stdout).unwrap();
+        let on_fake = self.github.git(REPO, &["rev-parse", "--absolute-git-dir"]);
+        assert!(self.github.refs(REPO).contains_key(ralph::evidence::NOTES_REF));
+        let pushed = format!("{}/objects", on_fake.trim());
+        let stores: Vec<&str> = found.lines().chain([pushed.as_str()]).collect();
+        assert!(
+            stores.len() >= 3,
+            "the project, the mirror and the server: {stores:?}"
+        );
+        for store in stores {
+            let objects = Command::new("git")
+                .args(["cat-file", "--batch-all-objects", "--batch"])
+                .env("GIT_OBJECT_DIRECTORY", store)
+                .current_dir(self.place.repo())
+                .output()
+                .unwrap();
+            assert!(objects.status.success(), "{store}: {objects:?}");
+            let objects = String::from_utf8_lossy(&objects.stdout);
+            for secret in secrets {
+                assert!(!objects.contains(secret), "{secret} is in {store}");
+            }
+        }
+    }
+
     /// One pull request with one marker, whose commit has the work, and which ralph did not merge.
     pub fn expect_one_pull(&self) {
         assert_eq!(crate::desk::merges(&self.github), Vec::<String>::new());
@@ -145,41 +178,78 @@ impl Site {
     }
 }
 
-#[test]
-fn a_run_with_a_token_ends_in_a_pull_request() {
-    let site = Site::new(need!(FakeGitHub::start_validated()));
-    site.set_task("pr:\n  labels: [ralph]\n");
-    let ended = site.run(&script([whole_task()]));
-    ended.expect(0, &["done: ", "/acme/widget/pull/1"]);
-    site.expect_one_pull();
-    let pull = site.github.pulls(REPO).remove(0);
-    assert_eq!(pull.title, "t1: Say hello");
-    assert_eq!(pull.head, "ralph/t1/say-hello");
-    assert!(!pull.draft);
-    assert_eq!(pull.labels, ["ralph"]);
-    assert!(
-        pull.body.contains("M1.1") && pull.body.contains("grep -q hello a.txt"),
-        "{}",
-        pull.body
-    );
-    let status = site.place.status();
-    assert!(
-        status["pull_request"].as_str().unwrap().ends_with("/pull/1"),
-        "{status}"
-    );
-    site.expect_no_secret(&["CANARY"]);
+/// Variables that make git write all that it sends into a file.
+const TRACES: [&str; 6] = [
+    "GIT_TRACE",
+    "GIT_TRACE_CURL",
+    "GIT_TRACE_PACKET",
+    "GIT_TRACE_SETUP",
+    "GIT_TRACE2",
+    "GIT_TRACE2_EVENT",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Visibility {
+    Public,
+    Private,
 }
 
-#[test]
-fn a_run_with_an_app_ends_in_a_pull_request() {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Account {
+    Token,
+    App,
+}
+
+/// A whole run for each kind of repository and credential: from the checkout, and from a mirror of the repository's address.
+/// No file, log, object of git, or request has the credential, also if the user's git writes traces.
+#[rstest]
+fn a_run_ends_in_a_pull_request(
+    #[values(Visibility::Public, Visibility::Private)] visibility: Visibility,
+    #[values(Account::Token, Account::App)] account: Account,
+) {
     let mut site = Site::new(need!(FakeGitHub::start_validated()));
-    let app = site.use_app();
-    site.run(&script([whole_task()]))
-        .expect(0, &["/acme/widget/pull/1"]);
-    site.expect_one_pull();
-    assert_eq!(site.github.pulls(REPO)[0].user, "ralph-app[bot]");
-    let line = app.private_key.lines().nth(2).unwrap();
-    site.expect_no_secret(&["CANARY", line]);
+    site.github.set_private(REPO, visibility == Visibility::Private);
+    let (author, secret) = match account {
+        Account::Token => ("ralph-bot", TOKEN.to_owned()),
+        Account::App => {
+            let key = site.use_app().private_key;
+            ("ralph-app[bot]", key.lines().nth(2).unwrap().to_owned())
+        }
+    };
+    let trace = site.place.path().join("trace").display().to_string();
+    site.credential
+        .extend(TRACES.map(|variable| (variable, trace.clone())));
+    site.credential.extend([
+        ("GIT_TRACE_REDACT", "0".to_owned()),
+        ("GIT_CURL_VERBOSE", "1".to_owned()),
+    ]);
+    for (number, address) in [
+        (1, String::new()),
+        (
+            2,
+            format!("repo_url: {}\nbase_branch: main\n", site.github.git_url(REPO)),
+        ),
+    ] {
+        site.set_task(&format!("pr:\n  labels: [ralph]\n{address}"));
+        let ended = site.run(&script([whole_task()]));
+        ended.expect(0, &["done: ", &format!("/acme/widget/pull/{number}")]);
+        let pull = site.github.pulls(REPO).remove(number - 1);
+        assert_eq!(pull.title, "t1: Say hello");
+        assert!(pull.head.starts_with("ralph/t1/say-hello"), "{}", pull.head);
+        assert_eq!((pull.draft, pull.user.as_str()), (false, author));
+        assert_eq!(pull.labels, ["ralph"]);
+        assert!(
+            pull.body.contains("M1.1") && pull.body.contains("grep -q hello a.txt"),
+            "{}",
+            pull.body
+        );
+        assert_eq!(pull.body.matches("<!-- ralph-run: ").count(), 1, "{}", pull.body);
+        assert!(!ended.stderr.contains(&secret) && !ended.stdout.contains(&secret));
+    }
+    assert_eq!(crate::desk::merges(&site.github), Vec::<String>::new());
+    assert!(!std::path::Path::new(&trace).exists(), "git traces what it sends");
+    site.expect_no_secret(&["CANARY", &secret]);
+    site.expect_no_secret_in_objects(&["CANARY", &secret]);
 }
 
 /// A private repository that is named by its address: fetched and pushed with the token.
@@ -365,10 +435,24 @@ fn the_token_of_gh_is_used() {
     site.expect_no_secret(&["CANARY"]);
 }
 
-/// The script that people run against the real GitHub works, and leaves nothing.
-#[test]
-fn the_smoke_test_opens_and_closes_a_pull_request() {
+/// The script that people run against the real GitHub works, and leaves nothing: neither its branch nor its note of evidence.
+/// Notes of others stay.
+#[rstest]
+fn the_smoke_test_opens_and_closes_a_pull_request(#[values(false, true)] has_notes: bool) {
     let site = Site::new(FakeGitHub::start());
+    if has_notes {
+        let args = [
+            "notes",
+            "--ref",
+            ralph::evidence::NOTES_REF,
+            "add",
+            "-m",
+            "of a person",
+            "main",
+        ];
+        site.github.git(REPO, &args);
+    }
+    let before = site.github.refs(REPO);
     let smoke = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/smoke");
     let ralph = site.place.ralph(&[]);
     let mut command = Command::new(smoke);
@@ -383,14 +467,7 @@ fn the_smoke_test_opens_and_closes_a_pull_request() {
     assert!(ended.stdout.contains("github: all is well; "), "{ended:?}");
     let pulls = site.github.pulls(REPO);
     assert!(pulls.len() == 1 && !pulls[0].open, "{pulls:?}");
-    assert_eq!(
-        site.github
-            .refs(REPO)
-            .keys()
-            .filter(|name| name.contains("ralph/"))
-            .count(),
-        0
-    );
+    assert_eq!(site.github.refs(REPO), before);
     assert_eq!(site.github.forbid_canary("CANARY"), Vec::<String>::new());
 }
 

@@ -46,7 +46,9 @@ fn every_trap_has_its_tests() {
                 .unwrap_or_else(|| panic!("there is no {name}"));
             let attributes = before.rsplit("\n\n").next().unwrap();
             assert!(
-                attributes.contains("#[test]") || attributes.contains("#[tokio::test"),
+                ["#[test]", "#[tokio::test", "#[rstest]"]
+                    .iter()
+                    .any(|kind| attributes.contains(kind)),
                 "{name} is no test"
             );
         }
@@ -328,6 +330,29 @@ fn a_pull_request_is_no_issue() {
     site.configure("[task]\ntest_command = \"true\"\nverify_commands = [\"true\"]\n");
     finish(site.scripted(&script([whole_task()])).args(["--issue", "1"]))
         .expect(2, &["#1 is a pull request"]);
+}
+
+/// Trap 15: no part of ralph knows a request that merges, queues or arms a merge, and the guide says so.
+#[test]
+fn no_code_can_merge() {
+    let guide = include_str!("../../docs/guide/github.md");
+    assert!(guide.contains("ralph never merges: merge queues and auto-merge are yours"));
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/github");
+    for file in std::fs::read_dir(dir).unwrap() {
+        let path = file.unwrap().path();
+        let source = std::fs::read_to_string(&path).unwrap().to_lowercase();
+        for request in [
+            "/merge\"",
+            "/merge/",
+            "/merges",
+            "automerge",
+            "auto-merge",
+            "enqueue",
+            "mergepullrequest",
+        ] {
+            assert!(!source.contains(request), "{request} in {}", path.display());
+        }
+    }
 }
 
 /// Trap 15: over a whole run, from the draft to the end, ralph merges nothing, queues nothing and deletes no branch.
