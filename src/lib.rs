@@ -57,9 +57,11 @@
 //! # Features
 //!
 //! `cli` (on by default) adds the command line. `store`, which is part of it, adds the index of runs and the queue
-//! in SQLite or Postgres. Everything else works without them.
+//! in SQLite or Postgres. `serve`, also part of it, adds the API. Everything else works without them.
 
 pub mod agent;
+#[cfg(feature = "serve")]
+pub mod api;
 #[cfg_attr(
     not(feature = "cli"),
     allow(dead_code, unused_imports, reason = "the command line uses all of it")

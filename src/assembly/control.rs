@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::config::{Config, ConfigLayer};
 use crate::id::RunId;
 use crate::network::{AllowableHosts, PackageConfig, Policy};
-use crate::sandbox::check_policy;
+use crate::sandbox::{Isolation, check_policy};
 use crate::secret::Redactor;
 use crate::state::{
     CheckResult, Intervention, InterventionRequest, IterationRecord, RunDir, StateError, is_done,
@@ -42,6 +42,8 @@ const LONGEST_NAME: usize = 100;
 pub struct RunControl {
     pub(super) context: AssemblyContext,
     pub(super) given: GivenSettings,
+    /// Who asks, if that is not the user of this process.
+    asked_by: Option<String>,
 }
 
 impl RunControl {
@@ -53,7 +55,18 @@ impl RunControl {
     }
 
     pub(crate) fn with(context: AssemblyContext, given: GivenSettings) -> Self {
-        Self { context, given }
+        Self {
+            context,
+            given,
+            asked_by: None,
+        }
+    }
+
+    /// Records another name for who asks than that of the user of this process.
+    #[must_use]
+    pub fn asked_by(mut self, name: impl Into<String>) -> Self {
+        self.asked_by = Some(name.into());
+        self
     }
 
     /// The run of this name: its id, the id of its task, or the beginning of its id. Of several runs of one task the newest;
@@ -114,7 +127,8 @@ impl RunControl {
             }
         };
         let surroundings = &self.context.surroundings;
-        let mut request = InterventionRequest::new(intervention, surroundings.user(), surroundings.now());
+        let by = self.asked_by.clone().unwrap_or_else(|| surroundings.user());
+        let mut request = InterventionRequest::new(intervention, by, surroundings.now());
         if let Some(id) = id {
             request.id = id;
         }
@@ -253,6 +267,12 @@ impl RunControl {
             );
         }
         self.intervene(run, Intervention::Retry { from })
+    }
+
+    /// Whether the commands of this run have no isolation from the host.
+    pub fn is_unisolated(&self, run: &RunDir) -> Result<bool, AssemblyError> {
+        let provider = create_provider(&self.context, &self.configuration(run)?)?;
+        Ok(provider.capabilities().isolation == Isolation::DirectoryOnly)
     }
 
     /// The configuration that a resume of this run would have.

@@ -35,6 +35,10 @@ pub enum AssemblyErrorKind {
     Paused,
     /// The user interrupted it.
     Interrupted,
+    /// What was named does not exist.
+    NotFound,
+    /// It cannot be done now: another process works on the run, or the run is done.
+    Conflict,
 }
 
 /// Why a run cannot be assembled or driven.
@@ -44,6 +48,7 @@ pub struct AssemblyError {
     kind: AssemblyErrorKind,
     message: String,
     hint: Option<String>,
+    findings: Vec<TaskError>,
 }
 
 impl AssemblyError {
@@ -67,11 +72,17 @@ impl AssemblyError {
         Self::new(AssemblyErrorKind::Interrupted, message.into())
     }
 
+    /// Something that does not exist.
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(AssemblyErrorKind::NotFound, message.into())
+    }
+
     fn new(kind: AssemblyErrorKind, message: String) -> Self {
         Self {
             kind,
             message,
             hint: None,
+            findings: Vec::new(),
         }
     }
 
@@ -125,6 +136,12 @@ impl AssemblyError {
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
+
+    /// What the linter found in the task.
+    #[must_use]
+    pub fn findings(&self) -> &[TaskError] {
+        &self.findings
+    }
 }
 
 /// Refuses a task file with errors. Reports the warnings of one without.
@@ -137,7 +154,9 @@ pub(crate) fn check_findings(
     let errors = findings.iter().filter(is_error).count();
     if errors > 0 {
         let details = findings.iter().map(|finding| describe_finding(path, finding));
-        return Err(AssemblyError::invalid_task(path, errors).with_details(details));
+        let mut error = AssemblyError::invalid_task(path, errors).with_details(details);
+        error.findings = findings.to_vec();
+        return Err(error);
     }
     for warning in findings {
         reporter.warn(&explain_finding(path, warning));
@@ -170,7 +189,7 @@ pub(crate) fn io_error(operation: &str, path: &Path) -> impl FnOnce(std::io::Err
     move |error| AssemblyError::runtime(format!("{message}: {error}"))
 }
 
-use AssemblyErrorKind::{Runtime, Usage};
+use AssemblyErrorKind::{Conflict, NotFound, Runtime, Usage};
 
 /// Errors that always have the same kind, and those of them that have a hint.
 macro_rules! from_errors {
@@ -214,9 +233,9 @@ impl From<TaskError> for AssemblyError {
 impl From<StateError> for AssemblyError {
     fn from(error: StateError) -> Self {
         let (kind, hint) = match &error {
-            StateError::NoSuchRun { .. } => (Usage, Some("`ralph status` lists the runs")),
+            StateError::NoSuchRun { .. } => (NotFound, Some("`ralph status` lists the runs")),
             StateError::Owned { .. } => (
-                Runtime,
+                Conflict,
                 Some("`ralph stop RUN` ends it, `ralph logs -f RUN` shows it"),
             ),
             StateError::TakenOver { .. } => (

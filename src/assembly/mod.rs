@@ -46,6 +46,8 @@ mod removal;
 mod reporter;
 mod respond;
 pub(crate) mod routes;
+mod run_status;
+pub(crate) mod run_view;
 mod settings;
 pub(crate) mod spec;
 mod surroundings;
@@ -67,6 +69,8 @@ pub use error::{AssemblyError, AssemblyErrorKind};
 pub(crate) use error::{describe_finding, io_error};
 pub use ralph::{ActiveRun, Ralph};
 pub use reporter::{AssemblyReporter, SilentReporter};
+pub use run_status::{CheckboxStatus, InterventionStatus, RunStatus};
+pub use run_view::{NetworkUse, RunFile};
 use settings::settings;
 pub use surroundings::Surroundings;
 

@@ -1,7 +1,5 @@
 //! `ralph diff`
 
-use crate::scm::{Checkpoints, Repository};
-
 use super::{CliExit, CliResult, Context, select_run};
 
 /// Show what a run has changed so far, uncommitted work included
@@ -19,16 +17,8 @@ pub(super) struct DiffArgs {
 
 pub(super) async fn diff(context: &Context, args: DiffArgs) -> CliResult {
     let run = select_run(context, args.run.as_deref())?;
-    let repo = Repository::open(context.surroundings().host(), &run.facts().repository).await?;
-    let checkpoints = Checkpoints::new(repo.clone(), run.facts().id.clone());
-    let Some(checkpoint) = checkpoints.load().await? else {
-        context.ui.say("Nothing yet.");
-        return Ok(CliExit::Success);
-    };
-    let text = repo
-        .diff_text(&run.facts().base, &checkpoint.work_tree, args.stat)
-        .await?;
-    match text.trim_end_matches('\n') {
+    let text = context.control()?.diff(&run, None, args.stat).await?;
+    match text.unwrap_or_default().trim_end_matches('\n') {
         "" => context.ui.say("Nothing yet."),
         text if args.raw => context.ui.raw(text)?,
         text => context.ui.data(text)?,

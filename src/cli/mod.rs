@@ -1,5 +1,6 @@
 //! The command line: one file per command, whose doc comment is its help.
 
+mod api_token;
 mod config;
 mod control;
 mod credentials;
@@ -28,8 +29,10 @@ mod run;
 mod sandbox;
 mod select;
 mod selftest;
+mod serve;
 mod signals;
 mod status;
+mod store;
 mod submit;
 mod terminal;
 mod token;
@@ -128,6 +131,9 @@ enum CliCommand {
     GetToken(token::GetTokenArgs),
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    Serve(serve::ServeArgs),
+    #[command(subcommand)]
+    ApiToken(api_token::ApiTokenCommand),
     Completions(reference::CompletionsArgs),
     Man(reference::ManArgs),
 }
@@ -241,6 +247,8 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::CheckToken(args) => block_on(token::check(context, args)),
         CliCommand::GetToken(args) => block_on(token::get(context, args)),
         CliCommand::Config(args) => config::config(context, args),
+        CliCommand::Serve(args) => block_on(serve::serve(context, args)),
+        CliCommand::ApiToken(args) => block_on(api_token::api_token(context, args)),
         CliCommand::Completions(args) => reference::completions(context, &args),
         CliCommand::Man(args) => reference::man(context, &args),
     }

@@ -6,8 +6,8 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::assembly::configuration::project_dir;
-use crate::assembly::{image, package_clients};
-use crate::gateway::audit::{AuditLog, AuditTally, AuditVerdict, TallyEntry};
+use crate::assembly::{NetworkUse, RunControl, image, package_clients};
+use crate::gateway::audit::AuditVerdict;
 use crate::network::{Denial, Policy, PolicyRequest, RequestContent, RequestHost, host_rule};
 use crate::sandbox::SandboxError;
 use crate::sandbox::docker::SealPlan;
@@ -189,10 +189,8 @@ fn allow(context: &Context, args: AllowNetworkArgs) -> CliResult {
 
 /// Lists what `ralph network allow` would allow.
 fn list_blocked(context: &Context, run: &RunDir) -> CliResult {
-    let records = AuditLog::read(&run.network_file())?;
-    let tally: AuditTally = records.iter().collect();
     let mut hosts = BTreeSet::new();
-    for asked in tally.blocked() {
+    for asked in RunControl::network_use(run)?.blocked {
         hosts.extend(asked.suggestion().filter(|line| host_rule(line).is_ok()));
     }
     for host in &hosts {
@@ -223,28 +221,16 @@ fn confirm(context: &Context, question: &str) -> Result<bool, CliError> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// The output of `suggest --json`.
-#[derive(Serialize)]
-struct SuggestedAllowlist {
-    reached: Vec<TallyEntry>,
-    blocked: Vec<TallyEntry>,
-}
-
 fn suggest(context: &Context, run: Option<&str>, json: bool) -> CliResult {
     let run = select_run(context, run)?;
-    let records = AuditLog::read(&run.network_file())?;
-    if records.is_empty() {
+    let suggested = RunControl::network_use(&run)?;
+    if suggested.reached.is_empty() && suggested.blocked.is_empty() {
         let id = &run.facts().id;
         return Err(
             CliError::runtime(format!("no connections of run `{id}` are recorded"))
                 .with_hint("only sandboxes behind the gateway are recorded, not those of `local`"),
         );
     }
-    let tally: AuditTally = records.iter().collect();
-    let suggested = SuggestedAllowlist {
-        reached: tally.reached().collect(),
-        blocked: tally.blocked().collect(),
-    };
     context
         .ui
         .report(json, &suggested, to_toml(&suggested).trim_end())?;
@@ -252,7 +238,7 @@ fn suggest(context: &Context, run: Option<&str>, json: bool) -> CliResult {
 }
 
 /// An allowlist of what was reached. What was blocked is added as comments.
-fn to_toml(suggested: &SuggestedAllowlist) -> String {
+fn to_toml(suggested: &NetworkUse) -> String {
     let mut known = BTreeSet::new();
     let (mut allowed, mut besides) = (Vec::new(), Vec::new());
     for asked in suggested.reached.iter().chain(&suggested.blocked) {

@@ -118,8 +118,8 @@ impl Ui {
             self.say(format_args!("hint: {hint}"));
         }
         match error.kind() {
-            AssemblyErrorKind::Usage => CliExit::Usage,
-            AssemblyErrorKind::Runtime => CliExit::Failure,
+            AssemblyErrorKind::Usage | AssemblyErrorKind::NotFound => CliExit::Usage,
+            AssemblyErrorKind::Runtime | AssemblyErrorKind::Conflict => CliExit::Failure,
             AssemblyErrorKind::Paused => CliExit::Paused,
             AssemblyErrorKind::Interrupted => CliExit::Interrupted,
         }

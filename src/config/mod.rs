@@ -15,6 +15,7 @@
 //! ```
 
 mod agent_loop;
+mod api_access;
 mod choice;
 mod database;
 mod de;
@@ -49,6 +50,7 @@ use document::ConfigDocument;
 use stack::{FileReader, LayerStack};
 use variables::EnvVariables;
 
+pub use api_access::ApiAccessSettings;
 pub use choice::{
     DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests,
     SandboxType, SealSetting,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::api_access::ApiAccessSettings;
 use super::choice::{
     DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests, SandboxType,
 };
@@ -64,6 +65,8 @@ pub struct ConfigSettings {
     pub prompt: PromptSettings,
     /// Timeouts.
     pub timers: TimerSettings,
+    /// Who may use the API.
+    pub api: ApiAccessSettings,
 }
 
 /// `[sandbox]`

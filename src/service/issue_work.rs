@@ -173,7 +173,10 @@ fn result_of_run(outcome: &RunOutcome, order: WorkOrder) -> IssueResult {
 fn result_of_error(error: &AssemblyError) -> IssueResult {
     match error.kind() {
         AssemblyErrorKind::Interrupted | AssemblyErrorKind::Paused => IssueResult::Stopped,
-        AssemblyErrorKind::Usage | AssemblyErrorKind::Runtime => IssueResult::NeedsAttention {
+        AssemblyErrorKind::Usage
+        | AssemblyErrorKind::Runtime
+        | AssemblyErrorKind::NotFound
+        | AssemblyErrorKind::Conflict => IssueResult::NeedsAttention {
             reason: match error.hint() {
                 Some(hint) => format!("{error}\nhint: {hint}"),
                 None => error.to_string(),

@@ -72,7 +72,7 @@ pub fn repair_log(path: &Path) -> Result<Option<u64>, StateError> {
 }
 
 /// The length up to the last line break, inclusive. Reads backwards in blocks.
-fn whole_length(file: &mut File, length: u64) -> std::io::Result<u64> {
+pub(crate) fn whole_length(file: &mut File, length: u64) -> std::io::Result<u64> {
     const BLOCK: u64 = 64 * 1024;
     let mut end = length;
     while end > 0 {

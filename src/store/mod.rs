@@ -1,12 +1,13 @@
 //! The index of runs, and the queue that workers claim runs from: in SQLite on one host, in Postgres for several.
 //!
 //! The store is never the truth. Run directories and state refs are: the index can be deleted and read again from them. What
-//! is only here (the queue, what was spent on a day) is in tables of its own, which a rebuild does not touch.
+//! is only here (the queue, what was spent on a day, who may use the API) is in tables of its own, which a rebuild does not touch.
 //!
 //! Both engines run the same statements. Where their SQL differs (the clock, JSON, row locks), the statement has a name in
 //! braces, which `Dialect` replaces. Times are integer milliseconds by the clock of the database.
 
 mod address;
+mod api_secrets;
 mod dialect;
 mod error;
 mod label;
@@ -19,6 +20,7 @@ mod runs;
 mod wake;
 
 pub use address::StoreAddress;
+pub use api_secrets::{ApiScope, ApiSecret, ApiSecretKind};
 use dialect::Dialect;
 pub use error::StoreError;
 pub use label::Label;

@@ -9,6 +9,7 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
+mod api_secrets;
 mod claimers;
 mod database;
 mod formats;

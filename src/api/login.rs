@@ -1,0 +1,94 @@
+//! Health, login and logout.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::secret::Secret;
+use crate::store::{ApiScope, ApiSecretKind};
+
+use super::access::{SESSION, SESSION_COOKIE, new_secret};
+use super::extract::JsonBody;
+use super::problem::Problem;
+use super::{Api, Caller};
+
+/// The service answers.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Health {
+    /// Always `ok`.
+    status: &'static str,
+}
+
+pub(super) async fn health() -> Json<Health> {
+    Json(Health { status: "ok" })
+}
+
+/// The secret of a login link. It can be used once.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LoginRequest {
+    /// The secret.
+    #[schemars(with = "String")]
+    secret: Secret,
+}
+
+/// Who asks.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Session {
+    /// The name of the token or of the login.
+    name: String,
+    /// What it may do.
+    scope: ApiScope,
+}
+
+pub(super) async fn login(
+    State(api): State<Arc<Api>>,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<LoginRequest>,
+) -> Result<Response, Problem> {
+    api.logins.take()?;
+    let Some(login) = api.store.spend_login(&request.secret).await? else {
+        let detail = "the login link is unknown, expired or used";
+        return Err(Problem::new(StatusCode::UNAUTHORIZED, detail)
+            .with_hint("`ralph api-token login` prints a new link"));
+    };
+    let secret = new_secret().map_err(|detail| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail))?;
+    let kind = ApiSecretKind::Session;
+    api.store
+        .add_api_secret(&secret, kind, &login.name, login.scope, SESSION)
+        .await?;
+    // A browser that came by TLS sends the cookie back only by TLS.
+    let origin = headers.get(header::ORIGIN).map(HeaderValue::as_bytes);
+    let secure = match origin {
+        Some(origin) if origin.starts_with(b"https://") => "; Secure",
+        _ => "",
+    };
+    let cookie = format!(
+        "{SESSION_COOKIE}={}; Path=/; Max-Age={}; HttpOnly; SameSite=Strict{secure}",
+        secret.expose(),
+        SESSION.as_secs()
+    );
+    let session = Json(Session {
+        name: login.name,
+        scope: login.scope,
+    });
+    Ok(([(header::SET_COOKIE, cookie)], session).into_response())
+}
+
+pub(super) async fn logout(State(api): State<Arc<Api>>, caller: Caller) -> Result<Response, Problem> {
+    api.store.end_sessions(&caller.name).await?;
+    let cookie = format!("{SESSION_COOKIE}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict");
+    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
+}
+
+pub(super) async fn session(caller: Caller) -> Json<Session> {
+    Json(Session {
+        name: caller.name,
+        scope: caller.scope,
+    })
+}

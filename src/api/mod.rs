@@ -1,0 +1,99 @@
+//! The API: what command line and library can do with runs, over HTTP and one WebSocket.
+//!
+//! It adds no capability. Each handler is a few lines over [`crate::assembly`], and every request passes the checks of
+//! `guard` before it is routed. Events are read from the files of the runs, so a client never slows a run.
+
+mod access;
+mod extract;
+mod guard;
+mod login;
+mod openapi;
+mod operation;
+mod problem;
+mod runs;
+mod runs_topic;
+mod serve;
+mod socket;
+mod steer;
+mod tail;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+
+use crate::assembly::{AssemblyError, RunControl, Surroundings};
+use crate::store::Store;
+
+pub use access::{LOGIN_LINK, new_secret};
+pub use openapi::openapi;
+pub use serve::{ApiListener, ListenAddress};
+
+use access::{Caller, LoginLimit};
+use runs_topic::RunsTopic;
+use tail::Tails;
+
+/// Who may talk to the API, besides what tokens decide.
+#[derive(Clone, Debug, Default)]
+pub struct ApiSettings {
+    /// The address that it is bound to; `None` for a socket file.
+    pub bound: Option<IpAddr>,
+    /// Further names that a `Host` header may have.
+    pub allowed_hosts: Vec<String>,
+    /// Further origins of pages that may use it.
+    pub allowed_origins: Vec<String>,
+    /// Whether callers from other hosts may change runs that have no isolation.
+    pub dangerously_allow_local: bool,
+}
+
+impl ApiSettings {
+    /// Whether other hosts can reach it.
+    #[must_use]
+    pub fn is_exposed(&self) -> bool {
+        self.bound.is_some_and(|address| !address.is_loopback())
+    }
+}
+
+/// The API over the runs of one user.
+pub struct Api {
+    surroundings: Surroundings,
+    store: Store,
+    settings: ApiSettings,
+    logins: LoginLimit,
+    tails: Tails,
+    runs_topic: RunsTopic,
+}
+
+impl Api {
+    /// An API over the runs of these surroundings. The store decides who may use it.
+    pub fn new(
+        surroundings: Surroundings,
+        store: Store,
+        settings: ApiSettings,
+    ) -> Result<Self, AssemblyError> {
+        let runs = surroundings.runs()?;
+        Ok(Self {
+            surroundings,
+            store,
+            settings,
+            logins: LoginLimit::default(),
+            tails: Tails::default(),
+            runs_topic: RunsTopic::new(runs),
+        })
+    }
+
+    /// Everything that it serves, behind its checks.
+    pub fn router(self) -> Router {
+        let api = Arc::new(self);
+        let routed = operation::router(openapi::operations()).with_state(api.clone());
+        // A router without routes, so that the checks run before any path is matched.
+        Router::new()
+            .fallback_service(routed)
+            .layer(axum::middleware::from_fn_with_state(api, guard::check))
+    }
+
+    /// The operations on runs, in the name of a caller.
+    fn control(&self, caller: &Caller) -> RunControl {
+        RunControl::new(self.surroundings.clone()).asked_by(&caller.name)
+    }
+}

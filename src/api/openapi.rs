@@ -1,0 +1,330 @@
+//! All operations, and the OpenAPI document that describes them.
+
+use axum::http::{Method, StatusCode};
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::assembly::RunStatus;
+use crate::store::ApiScope;
+
+use super::operation::Operation;
+use super::problem::Problem;
+use super::{login, runs, socket, steer};
+
+const GET: Method = Method::GET;
+const POST: Method = Method::POST;
+const PUT: Method = Method::PUT;
+const DELETE: Method = Method::DELETE;
+
+/// Every operation of the API.
+pub(super) fn operations() -> Vec<Operation> {
+    let groups = [
+        service_operations(),
+        run_operations(),
+        content_operations(),
+        order_operations(),
+        request_operations(),
+    ];
+    groups.into_iter().flatten().collect()
+}
+
+fn service_operations() -> Vec<Operation> {
+    let (health, login) = (
+        "Whether the service answers",
+        "Exchange the secret of a login link for a session cookie",
+    );
+    let events = "A WebSocket with the events of runs. It takes `{\"subscribe\": RUN, \"after\": ID}` and \
+                  `{\"unsubscribe\": RUN}`; in place of a run, `runs` is the list of runs";
+    vec![
+        Operation::new(GET, "/api/health", "health", health, login::health)
+            .scope(None)
+            .returns::<login::Health>(),
+        Operation::new(POST, "/api/login", "login", login, login::login)
+            .scope(None)
+            .body::<login::LoginRequest>()
+            .returns::<login::Session>(),
+        Operation::new(
+            POST,
+            "/api/logout",
+            "logout",
+            "End all login sessions of this name",
+            login::logout,
+        )
+        .status(StatusCode::NO_CONTENT),
+        Operation::new(
+            GET,
+            "/api/session",
+            "session",
+            "Who asks, and with which scope",
+            login::session,
+        )
+        .returns::<login::Session>(),
+        Operation::new(GET, "/api/openapi.json", "openapi", "This document", document)
+            .returns::<Map<String, Value>>(),
+        Operation::new(GET, "/api/events", "events", events, socket::connect)
+            .status(StatusCode::SWITCHING_PROTOCOLS),
+    ]
+}
+
+fn run_operations() -> Vec<Operation> {
+    let delete = "Remove a run at rest: sandbox, refs and directory. Its branch stays";
+    vec![
+        Operation::new(GET, "/api/runs", "listRuns", "Runs, newest first", runs::list)
+            .parameters::<runs::RunPage>()
+            .returns::<runs::RunList>(),
+        Operation::new(GET, "/api/runs/{run}", "getRun", "The state of a run", runs::get)
+            .returns::<RunStatus>(),
+        Operation::new(DELETE, "/api/runs/{run}", "removeRun", delete, steer::remove)
+            .scope(Some(ApiScope::Admin))
+            .status(StatusCode::NO_CONTENT),
+        Operation::new(
+            GET,
+            "/api/runs/{run}/iterations",
+            "listIterations",
+            "Its iterations, oldest first",
+            runs::iterations,
+        )
+        .parameters::<runs::IterationPage>()
+        .returns::<runs::IterationList>(),
+        Operation::new(
+            GET,
+            "/api/runs/{run}/iterations/{iteration}",
+            "getIteration",
+            "Everything that is recorded of an iteration",
+            runs::iteration,
+        )
+        .returns::<Map<String, Value>>(),
+        Operation::new(
+            GET,
+            "/api/runs/{run}/evidence",
+            "getEvidence",
+            "The newest evidence",
+            runs::evidence,
+        )
+        .returns::<runs::EvidenceReport>(),
+    ]
+}
+
+fn content_operations() -> Vec<Operation> {
+    let diff = "What the run changed since its base, or in one iteration, uncommitted work included";
+    let events = "Events after an id, oldest first";
+    let file = "A file of the run: its task, or one below `.ralph/`";
+    vec![
+        Operation::new(GET, "/api/runs/{run}/events", "listEvents", events, runs::events)
+            .parameters::<runs::EventPage>()
+            .returns::<runs::EventList>(),
+        Operation::new(GET, "/api/runs/{run}/diff", "getDiff", diff, runs::diff)
+            .parameters::<runs::DiffChoice>()
+            .returns::<runs::DiffText>(),
+        Operation::new(
+            GET,
+            "/api/runs/{run}/files",
+            "listFiles",
+            "The files of the run",
+            runs::files,
+        )
+        .returns::<runs::FileList>(),
+        Operation::new(GET, "/api/runs/{run}/file", "getFile", file, runs::file)
+            .parameters::<runs::FileChoice>()
+            .returns::<runs::FileText>(),
+        Operation::new(
+            GET,
+            "/api/runs/{run}/network",
+            "getNetwork",
+            "The hosts that it reached, and those that were blocked",
+            runs::network,
+        )
+        .returns::<runs::NetworkReport>(),
+    ]
+}
+
+/// What is asked of a live run, without a body.
+fn order_operations() -> Vec<Operation> {
+    let pause = "Pause after the current iteration";
+    let rotate = "End the current iteration and start the next one";
+    let doctor = "Ask the doctor after this iteration";
+    vec![
+        steering(POST, "/api/runs/{run}/pause", "pauseRun", pause, steer::pause),
+        steering(POST, "/api/runs/{run}/rotate", "rotateRun", rotate, steer::rotate),
+        steering(POST, "/api/runs/{run}/stop", "stopRun", "Stop now", steer::stop),
+        steering(POST, "/api/runs/{run}/doctor", "askDoctor", doctor, steer::doctor),
+    ]
+}
+
+fn request_operations() -> Vec<Operation> {
+    let retry = "Go back to the code as it was after an iteration";
+    let edit = "Give the run another text of its task. The linter checks it first";
+    let diagnosis = "Ask for what the newest diagnosis proposes";
+    vec![
+        steering(
+            POST,
+            "/api/runs/{run}/notes",
+            "addNote",
+            "Add a note to the next prompt",
+            steer::note,
+        )
+        .body::<steer::NoteText>(),
+        steering(
+            POST,
+            "/api/runs/{run}/signs",
+            "addSign",
+            "Add a sign to the guardrails",
+            steer::sign,
+        )
+        .body::<crate::state::Sign>(),
+        steering(
+            POST,
+            "/api/runs/{run}/profile",
+            "chooseProfile",
+            "Go on with another model profile",
+            steer::profile,
+        )
+        .body::<steer::ProfileChoice>(),
+        steering(
+            POST,
+            "/api/runs/{run}/hosts",
+            "allowHosts",
+            "Let the sandbox reach more hosts",
+            steer::hosts,
+        )
+        .body::<steer::AllowedHosts>(),
+        steering(POST, "/api/runs/{run}/retry", "retryRun", retry, steer::retry).body::<steer::RetryFrom>(),
+        steering(PUT, "/api/runs/{run}/task", "editTask", edit, steer::edit).body::<steer::TaskText>(),
+        Operation::new(
+            POST,
+            "/api/runs/{run}/diagnosis",
+            "applyDiagnosis",
+            diagnosis,
+            steer::diagnosis,
+        )
+        .scope(Some(ApiScope::Steer))
+        .status(StatusCode::ACCEPTED)
+        .body::<steer::DiagnosisChoice>()
+        .returns::<steer::AppliedDiagnosis>(),
+    ]
+}
+
+/// An operation that leaves a request in the inbox of a run.
+fn steering<H, T>(
+    method: Method,
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    handler: H,
+) -> Operation
+where
+    H: axum::handler::Handler<T, std::sync::Arc<super::Api>>,
+    T: 'static,
+{
+    Operation::new(method, path, id, summary, handler)
+        .scope(Some(ApiScope::Steer))
+        .status(StatusCode::ACCEPTED)
+        .returns::<crate::assembly::InterventionStatus>()
+}
+
+async fn document() -> axum::Json<Value> {
+    axum::Json(openapi())
+}
+
+/// The OpenAPI 3.1 document of the API.
+#[must_use]
+pub fn openapi() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    });
+    let mut schemas = settings.into_generator();
+    let mut paths: Map<String, Value> = Map::new();
+    for operation in operations() {
+        let described = describe(&operation, &mut schemas);
+        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
+        path[operation.method.as_str().to_ascii_lowercase()] = described;
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "ralph",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Look at the runs of one user and steer them. Errors are `application/problem+json`.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas.take_definitions(true),
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "session": {"type": "apiKey", "in": "cookie", "name": super::access::SESSION_COOKIE},
+            },
+        },
+    })
+}
+
+fn describe(operation: &Operation, schemas: &mut SchemaGenerator) -> Value {
+    let mut success = json!({"description": operation.status.canonical_reason()});
+    if let Some(result) = operation.result {
+        success["content"] = json!({"application/json": {"schema": result(schemas)}});
+    }
+    let problem = schemas.subschema_for::<Problem>();
+    let mut described = json!({
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "parameters": parameters(operation, schemas),
+        "responses": {
+            operation.status.as_str(): success,
+            "default": {
+                "description": "The request was refused or failed",
+                "content": {"application/problem+json": {"schema": problem}},
+            },
+        },
+    });
+    if let Some(body) = operation.body {
+        let content = json!({"application/json": {"schema": body(schemas)}});
+        described["requestBody"] = json!({"required": true, "content": content});
+    }
+    if let Some(scope) = operation.scope {
+        described["description"] = json!(format!("Needs the scope `{}`.", scope.name()));
+        described["security"] = json!([{"token": []}, {"session": []}]);
+    }
+    described
+}
+
+fn parameters(operation: &Operation, schemas: &mut SchemaGenerator) -> Vec<Value> {
+    let parts = operation.path.split('/');
+    let names = parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let of_path = |name: &str| {
+        let kind = if name == "iteration" {
+            json!({"type": "integer", "minimum": 1})
+        } else {
+            json!({"type": "string"})
+        };
+        json!({"name": name, "in": "path", "required": true, "schema": kind})
+    };
+    let mut found: Vec<Value> = names.map(of_path).collect();
+    let Some(query) = operation.parameters else {
+        return found;
+    };
+    let schema = query(schemas);
+    let required = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    let properties = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
+    for (name, mut schema) in properties {
+        let description = schema
+            .as_object_mut()
+            .and_then(|schema| schema.remove("description"));
+        found.push(json!({
+            "name": name,
+            "in": "query",
+            "required": required.contains(&json!(name)),
+            "description": description,
+            "schema": schema,
+        }));
+    }
+    found
+}

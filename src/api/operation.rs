@@ -1,0 +1,133 @@
+//! One table of operations, from which the router and the OpenAPI document are made.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::handler::Handler;
+use axum::http::{Method, StatusCode};
+use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::store::ApiScope;
+
+use super::Api;
+use super::access::Caller;
+use super::problem::Problem;
+
+/// The longest body, in bytes. A task is the longest one.
+const LONGEST_BODY: usize = 1024 * 1024;
+
+/// Adds the schema of a type to the document, and refers to it.
+type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// One operation of the API.
+pub(super) struct Operation {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    /// Its name in the document.
+    pub(super) id: &'static str,
+    pub(super) summary: &'static str,
+    /// The scope that a caller needs; `None` if everyone may call it.
+    pub(super) scope: Option<ApiScope>,
+    pub(super) parameters: Option<SchemaOf>,
+    pub(super) body: Option<SchemaOf>,
+    pub(super) status: StatusCode,
+    pub(super) result: Option<SchemaOf>,
+    handler: MethodRouter<Arc<Api>>,
+}
+
+impl Operation {
+    /// An operation that needs the scope `read`.
+    pub(super) fn new<H, T>(
+        method: Method,
+        path: &'static str,
+        id: &'static str,
+        summary: &'static str,
+        handler: H,
+    ) -> Self
+    where
+        H: Handler<T, Arc<Api>>,
+        T: 'static,
+    {
+        let filter = match method {
+            Method::POST => MethodFilter::POST,
+            Method::PUT => MethodFilter::PUT,
+            Method::DELETE => MethodFilter::DELETE,
+            _ => MethodFilter::GET,
+        };
+        Self {
+            path,
+            id,
+            summary,
+            scope: Some(ApiScope::Read),
+            parameters: None,
+            body: None,
+            status: StatusCode::OK,
+            result: None,
+            handler: on(filter, handler),
+            method,
+        }
+    }
+
+    pub(super) fn scope(mut self, scope: Option<ApiScope>) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    pub(super) fn parameters<T: JsonSchema>(mut self) -> Self {
+        self.parameters = Some(T::json_schema);
+        self
+    }
+
+    pub(super) fn body<T: JsonSchema>(mut self) -> Self {
+        self.body = Some(SchemaGenerator::subschema_for::<T>);
+        self
+    }
+
+    pub(super) fn returns<T: JsonSchema>(mut self) -> Self {
+        self.result = Some(SchemaGenerator::subschema_for::<T>);
+        self
+    }
+
+    pub(super) fn status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+}
+
+/// A router with these operations. Each checks the scope of the caller.
+pub(super) fn router(operations: Vec<Operation>) -> Router<Arc<Api>> {
+    let mut router = Router::new();
+    for operation in operations {
+        let handler = match operation.scope {
+            None => operation.handler,
+            Some(scope) => operation
+                .handler
+                .route_layer(from_fn(move |caller, request, next| {
+                    require(scope, caller, request, next)
+                })),
+        };
+        router = router.route(operation.path, handler);
+    }
+    let no_method = || async { Problem::new(StatusCode::METHOD_NOT_ALLOWED, "there is no such operation") };
+    let no_path = || async { Problem::new(StatusCode::NOT_FOUND, "there is no such path") };
+    router
+        .method_not_allowed_fallback(no_method)
+        .fallback(no_path)
+        .layer(DefaultBodyLimit::max(LONGEST_BODY))
+}
+
+async fn require(
+    scope: ApiScope,
+    caller: axum::Extension<Caller>,
+    request: axum::extract::Request,
+    next: Next,
+) -> axum::response::Response {
+    match caller.require(scope) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}

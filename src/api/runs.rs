@@ -1,0 +1,433 @@
+//! What can be looked at in runs.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::assembly::run_view::no_iteration;
+use crate::assembly::{RunControl, RunStatus};
+use crate::state::{IterationRecord, RunDir, standing_records};
+
+use super::extract::{NamedIteration, NamedRun, Parameters};
+use super::problem::Problem;
+use super::tail::{is_event_id, read_events};
+use super::{Api, Caller};
+
+/// The rows of a page, by default and at most.
+const PAGE: usize = 50;
+const LONGEST_PAGE: usize = 200;
+
+/// How many events an answer has at most.
+const MOST_EVENTS: usize = 1000;
+
+/// How much of a file is shown, in bytes.
+const FILE_SHOWN: u64 = 1024 * 1024;
+
+type ApiResult<T> = Result<Json<T>, Problem>;
+
+/// Does work that reads files, on a thread where that holds nothing up.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| {
+        Problem::new(
+            axum::http::StatusCode::INTERNAL_SERVER_ERROR,
+            "the request could not be handled",
+        )
+    })?
+}
+
+/// Which page of the list of runs.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct RunPage {
+    /// `next` of the page before.
+    #[serde(default)]
+    after: Option<String>,
+    /// How many runs at most.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 200))]
+    limit: Option<usize>,
+}
+
+/// A page of the list of runs.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RunList {
+    /// The runs, newest first.
+    runs: Vec<RunStatus>,
+    /// `after` of the next page; `null` on the last one.
+    next: Option<String>,
+}
+
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Parameters(page): Parameters<RunPage>,
+) -> ApiResult<RunList> {
+    let runs = api.surroundings.runs()?;
+    let limit = page.limit.unwrap_or(PAGE).clamp(1, LONGEST_PAGE);
+    let after = page.after.map(|after| parse_cursor(&after)).transpose()?;
+    blocking(move || {
+        let mut listed = runs.list()?;
+        listed.reverse();
+        // The cursor is a time and an id, so that a page goes on where it was, also if that run is gone.
+        listed.retain(|run| after.as_ref().is_none_or(|after| cursor(run) < *after));
+        let has_more = listed.len() > limit;
+        listed.truncate(limit);
+        let next = listed.last().filter(|_| has_more).map(cursor);
+        let runs: Result<Vec<RunStatus>, _> = listed.iter().map(RunStatus::new).collect();
+        Ok(Json(RunList {
+            runs: runs?,
+            next: next.map(|(created, id)| format!("{created}.{id}")),
+        }))
+    })
+    .await
+}
+
+fn cursor(run: &RunDir) -> (i128, String) {
+    (run.facts().created.as_nanosecond(), run.facts().id.to_string())
+}
+
+fn parse_cursor(text: &str) -> Result<(i128, String), Problem> {
+    let parsed = text
+        .split_once('.')
+        .and_then(|(created, id)| Some((created.parse().ok()?, id.to_owned())));
+    parsed.ok_or_else(|| Problem::bad_request("`after` is not the `next` of a page"))
+}
+
+pub(super) async fn get(NamedRun(run): NamedRun) -> ApiResult<RunStatus> {
+    blocking(move || Ok(Json(RunStatus::new(&run)?))).await
+}
+
+/// Which iterations.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct IterationPage {
+    /// The number of the last iteration of the page before.
+    #[serde(default)]
+    after: Option<u32>,
+    /// How many at most.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 200))]
+    limit: Option<usize>,
+}
+
+/// A page of the iterations of a run.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct IterationList {
+    /// The iterations, oldest first. Those that a retry took back are left out.
+    iterations: Vec<IterationSummary>,
+    /// `after` of the next page; `null` on the last one.
+    next: Option<u32>,
+}
+
+/// What a list shows of an iteration.
+#[derive(Serialize, JsonSchema)]
+struct IterationSummary {
+    /// Its number, from 1.
+    iteration: u32,
+    /// The tip of the branch at its end.
+    tip: String,
+    /// The model profile.
+    profile: String,
+    /// The agent.
+    agent: String,
+    /// The model.
+    model: String,
+    /// The agent's summary of its work.
+    summary: String,
+    /// How the agent ended it.
+    ending: String,
+    /// Lines added and removed.
+    changed_lines: u64,
+    /// The checkboxes that it ticked.
+    newly_ticked: Vec<String>,
+    /// From 0 (fine) to 1 (going in circles).
+    loop_score: f64,
+    /// Input and output tokens.
+    tokens: u64,
+    /// The cost of all calls whose price is known.
+    cost_usd: f64,
+    /// How long it took.
+    seconds: f64,
+}
+
+impl IterationSummary {
+    fn new(record: &IterationRecord) -> Self {
+        Self {
+            iteration: record.iteration,
+            tip: record.tip.to_string(),
+            profile: record.profile.clone(),
+            agent: record.agent.clone(),
+            model: record.model.clone(),
+            summary: record.summary.clone(),
+            ending: record.ending.clone(),
+            changed_lines: record.changed_lines,
+            newly_ticked: record.newly_ticked.clone(),
+            loop_score: record.score.total,
+            tokens: record.tokens.total(),
+            cost_usd: record.cost.dollars(),
+            seconds: std::time::Duration::from_millis(record.milliseconds).as_secs_f64(),
+        }
+    }
+}
+
+pub(super) async fn iterations(
+    NamedRun(run): NamedRun,
+    Parameters(page): Parameters<IterationPage>,
+) -> ApiResult<IterationList> {
+    let limit = page.limit.unwrap_or(PAGE).clamp(1, LONGEST_PAGE);
+    blocking(move || {
+        let lines = run.journal()?;
+        let after = page.after.unwrap_or(0);
+        let mut records = standing_records(&lines);
+        records.retain(|record| record.iteration > after);
+        let has_more = records.len() > limit;
+        records.truncate(limit);
+        let last = records.last().filter(|_| has_more);
+        Ok(Json(IterationList {
+            next: last.map(|record| record.iteration),
+            iterations: records.into_iter().map(IterationSummary::new).collect(),
+        }))
+    })
+    .await
+}
+
+pub(super) async fn iteration(
+    NamedRun(run): NamedRun,
+    NamedIteration(number): NamedIteration,
+) -> ApiResult<Value> {
+    blocking(move || {
+        let lines = run.journal()?;
+        let records = standing_records(&lines);
+        let found = records.into_iter().find(|record| record.iteration == number);
+        let record = found.ok_or_else(|| no_iteration(&run, number))?;
+        Ok(Json(
+            serde_json::to_value(record).map_err(crate::state::StateError::encode("record"))?,
+        ))
+    })
+    .await
+}
+
+/// The evidence of the newest iteration that gathered some.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EvidenceReport {
+    /// The iteration; `null` if there is no evidence yet.
+    iteration: Option<u32>,
+    /// The commit that it is about.
+    commit: Option<String>,
+    /// Whether its commands ran in a sandbox of their own, to which the agent had no access.
+    apart: bool,
+    /// The commands, in order.
+    commands: Vec<EvidenceCommand>,
+    /// All checkboxes that are ticked.
+    ticked: Vec<String>,
+}
+
+/// A command that the runner itself ran.
+#[derive(Serialize, JsonSchema)]
+struct EvidenceCommand {
+    /// The command.
+    command: String,
+    /// Its exit code.
+    code: i32,
+    /// How long it ran.
+    seconds: f64,
+}
+
+pub(super) async fn evidence(NamedRun(run): NamedRun) -> ApiResult<EvidenceReport> {
+    blocking(move || {
+        let lines = run.journal()?;
+        let records = standing_records(&lines);
+        let newest = records.iter().rev().find(|record| !record.evidence.is_empty());
+        let commands = newest.into_iter().flat_map(|record| &record.evidence);
+        let commands = commands.map(|check| EvidenceCommand {
+            command: check.command.clone(),
+            code: check.code,
+            seconds: check.seconds,
+        });
+        Ok(Json(EvidenceReport {
+            iteration: newest.map(|record| record.iteration),
+            commit: newest.map(|record| record.tip.to_string()),
+            apart: newest.is_some_and(|record| record.evidence_apart),
+            commands: commands.collect(),
+            ticked: newest.map(|record| record.ticked.clone()).unwrap_or_default(),
+        }))
+    })
+    .await
+}
+
+/// Which events.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct EventPage {
+    /// The id of the last event that is known; 0 is the beginning.
+    #[serde(default)]
+    after: u64,
+    /// How many at most.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<usize>,
+}
+
+/// Events of a run. There may be more, up to when `events` is empty.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EventList {
+    /// The events, oldest first.
+    events: Vec<NumberedEvent>,
+    /// `after` of the next page.
+    next: u64,
+}
+
+/// An event and its id.
+#[derive(Serialize, JsonSchema)]
+struct NumberedEvent {
+    /// The run.
+    run: String,
+    /// The id, which grows.
+    id: u64,
+    /// The event, as `ralph logs --json` prints it.
+    event: Map<String, Value>,
+}
+
+pub(super) async fn events(
+    NamedRun(run): NamedRun,
+    Parameters(page): Parameters<EventPage>,
+) -> Result<Response, Problem> {
+    let limit = page.limit.unwrap_or(MOST_EVENTS).clamp(1, MOST_EVENTS);
+    let unreadable = |error: std::io::Error| {
+        Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    };
+    blocking(move || {
+        if !is_event_id(&run, page.after).map_err(unreadable)? {
+            return Err(Problem::bad_request(
+                "`after` is not the id of an event of this run",
+            ));
+        }
+        let (frames, next) = read_events(&run, page.after, limit).map_err(unreadable)?;
+        let frames: Vec<&str> = frames.iter().map(|frame| frame.text.as_str()).collect();
+        let body = format!("{{\"events\":[{}],\"next\":{next}}}", frames.join(","));
+        Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    })
+    .await
+}
+
+/// Which changes.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct DiffChoice {
+    /// Only those of this iteration.
+    #[serde(default)]
+    iteration: Option<u32>,
+    /// Only the names of files and how much changed in each.
+    #[serde(default)]
+    stat: bool,
+}
+
+/// Changes as text.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct DiffText {
+    /// What `git diff` prints; `null` if nothing is recorded yet.
+    diff: Option<String>,
+}
+
+pub(super) async fn diff(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+    Parameters(choice): Parameters<DiffChoice>,
+) -> ApiResult<DiffText> {
+    let control = api.control(&caller);
+    let diff = control.diff(&run, choice.iteration, choice.stat).await?;
+    Ok(Json(DiffText { diff }))
+}
+
+/// The files of a run.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct FileList {
+    /// Their paths.
+    files: Vec<String>,
+}
+
+pub(super) async fn files(NamedRun(run): NamedRun) -> ApiResult<FileList> {
+    blocking(move || {
+        Ok(Json(FileList {
+            files: RunControl::files(&run)?,
+        }))
+    })
+    .await
+}
+
+/// Which file.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct FileChoice {
+    /// A path of the list of files.
+    path: String,
+}
+
+/// A file of a run.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct FileText {
+    /// Its path.
+    path: String,
+    /// Its first mebibyte.
+    text: String,
+    /// The length of the whole file.
+    bytes: u64,
+}
+
+pub(super) async fn file(
+    NamedRun(run): NamedRun,
+    Parameters(choice): Parameters<FileChoice>,
+) -> ApiResult<FileText> {
+    blocking(move || {
+        let file = RunControl::file(&run, &choice.path, FILE_SHOWN)?;
+        Ok(Json(FileText {
+            path: choice.path,
+            text: file.text,
+            bytes: file.bytes,
+        }))
+    })
+    .await
+}
+
+/// The hosts that a run reached, and those that were blocked, most frequent first.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct NetworkReport {
+    /// Allowed requests.
+    reached: Vec<HostCount>,
+    /// Denied requests.
+    blocked: Vec<HostCount>,
+}
+
+/// How often a host was asked for.
+#[derive(Serialize, JsonSchema)]
+struct HostCount {
+    /// The host name or address.
+    host: String,
+    /// The port, if known.
+    port: Option<u16>,
+    /// How often.
+    count: u64,
+    /// The line of an allowlist that would allow it; `null` if no line does.
+    suggestion: Option<String>,
+}
+
+pub(super) async fn network(NamedRun(run): NamedRun) -> ApiResult<NetworkReport> {
+    blocking(move || {
+        let used = RunControl::network_use(&run)?;
+        let [reached, blocked] = [used.reached, used.blocked].map(|entries| {
+            let counts = entries.into_iter().map(|entry| HostCount {
+                suggestion: entry.suggestion(),
+                host: entry.key.host,
+                port: entry.key.port,
+                count: entry.count,
+            });
+            counts.collect()
+        });
+        Ok(Json(NetworkReport { reached, blocked }))
+    })
+    .await
+}

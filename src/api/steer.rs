@@ -1,0 +1,240 @@
+//! What can be asked of runs.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::assembly::{InterventionStatus, RunControl};
+use crate::state::{DiagnosisParts, Intervention, InterventionRequest, RunDir, Sign};
+
+use super::extract::{JsonBody, NamedRun};
+use super::problem::Problem;
+use super::{Api, Caller};
+
+type Accepted<T> = Result<(StatusCode, Json<T>), Problem>;
+
+fn accepted(request: &InterventionRequest) -> (StatusCode, Json<InterventionStatus>) {
+    (StatusCode::ACCEPTED, Json(InterventionStatus::pending(request)))
+}
+
+impl Api {
+    /// The operations on this run that change what it does. Where other hosts reach this service, a run without isolation is
+    /// refused: its task is commands on this host.
+    fn changing_control(&self, caller: &Caller, run: &RunDir) -> Result<RunControl, Problem> {
+        let control = self.control(caller);
+        let is_open = !self.settings.is_exposed() || self.settings.dangerously_allow_local;
+        if is_open || !control.is_unisolated(run)? {
+            return Ok(control);
+        }
+        let id = &run.facts().id;
+        Err(Problem::forbidden(format!(
+            "run `{id}` works on this host without isolation, and other hosts can reach this service"
+        ))
+        .with_hint("listen on 127.0.0.1, or set api.dangerously_allow_local = true"))
+    }
+
+    fn ask(&self, caller: &Caller, run: &RunDir, intervention: Intervention) -> Accepted<InterventionStatus> {
+        let control = if intervention.is_order() {
+            self.control(caller)
+        } else {
+            self.changing_control(caller, run)?
+        };
+        Ok(accepted(&control.intervene(run, intervention)?))
+    }
+}
+
+pub(super) async fn pause(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+) -> Accepted<InterventionStatus> {
+    api.ask(&caller, &run, Intervention::Pause)
+}
+
+pub(super) async fn rotate(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+) -> Accepted<InterventionStatus> {
+    api.ask(&caller, &run, Intervention::Rotate)
+}
+
+pub(super) async fn stop(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+) -> Accepted<InterventionStatus> {
+    api.ask(&caller, &run, Intervention::Stop)
+}
+
+pub(super) async fn doctor(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+) -> Accepted<InterventionStatus> {
+    api.ask(&caller, &run, Intervention::Doctor)
+}
+
+/// A note for the next prompt.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoteText {
+    /// The note.
+    text: String,
+}
+
+pub(super) async fn note(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+    JsonBody(note): JsonBody<NoteText>,
+) -> Accepted<InterventionStatus> {
+    api.ask(&caller, &run, Intervention::Note { text: note.text })
+}
+
+pub(super) async fn sign(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+    JsonBody(sign): JsonBody<Sign>,
+) -> Accepted<InterventionStatus> {
+    api.ask(&caller, &run, Intervention::Sign(sign))
+}
+
+/// A model profile.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProfileChoice {
+    /// Its name.
+    name: String,
+    /// Only for the next iteration.
+    #[serde(default)]
+    once: bool,
+}
+
+pub(super) async fn profile(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+    JsonBody(choice): JsonBody<ProfileChoice>,
+) -> Accepted<InterventionStatus> {
+    let control = api.changing_control(&caller, &run)?;
+    let request = control.choose_profile(&run, &choice.name, choice.once).await?;
+    Ok(accepted(&request))
+}
+
+/// Hosts to reach.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AllowedHosts {
+    /// Each as `HOST[:PORT]`; ports 80 and 443 by default.
+    hosts: Vec<String>,
+}
+
+pub(super) async fn hosts(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+    JsonBody(allowed): JsonBody<AllowedHosts>,
+) -> Accepted<InterventionStatus> {
+    let hosts = allowed.hosts;
+    api.ask(&caller, &run, Intervention::AllowHosts { hosts })
+}
+
+/// Where a run goes back to.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RetryFrom {
+    /// The iteration; 0 is the beginning. By default the last good one before the newest.
+    #[serde(default)]
+    from: Option<u32>,
+}
+
+pub(super) async fn retry(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+    JsonBody(retry): JsonBody<RetryFrom>,
+) -> Accepted<InterventionStatus> {
+    let control = api.changing_control(&caller, &run)?;
+    Ok(accepted(&control.retry(&run, retry.from)?))
+}
+
+/// The text of a task.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TaskText {
+    /// The whole text.
+    text: String,
+}
+
+pub(super) async fn edit(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+    JsonBody(task): JsonBody<TaskText>,
+) -> Accepted<InterventionStatus> {
+    let control = api.changing_control(&caller, &run)?;
+    Ok(accepted(&control.edit(&run, &task.text).await?))
+}
+
+/// Which parts of a diagnosis to apply; all by default.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DiagnosisChoice {
+    /// Its signs.
+    #[serde(default = "yes")]
+    signs: bool,
+    /// Its edits of the task.
+    #[serde(default = "yes")]
+    spec: bool,
+    /// Its model profile.
+    #[serde(default = "yes")]
+    profile: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A diagnosis, and what was asked for because of it.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct AppliedDiagnosis {
+    /// The text of the diagnosis.
+    diagnosis: String,
+    /// The requests; what was applied before is left out.
+    requests: Vec<InterventionStatus>,
+}
+
+pub(super) async fn diagnosis(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+    JsonBody(choice): JsonBody<DiagnosisChoice>,
+) -> Accepted<AppliedDiagnosis> {
+    let control = api.changing_control(&caller, &run)?;
+    let parts = DiagnosisParts {
+        signs: choice.signs,
+        spec: choice.spec,
+        profile: choice.profile,
+    };
+    let (diagnosis, requests) = control.apply_diagnosis(&run, parts).await?;
+    let requests = requests.iter().map(InterventionStatus::pending).collect();
+    Ok((
+        StatusCode::ACCEPTED,
+        Json(AppliedDiagnosis { diagnosis, requests }),
+    ))
+}
+
+pub(super) async fn remove(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+) -> Result<StatusCode, Problem> {
+    api.control(&caller).remove(&run).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

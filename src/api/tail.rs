@@ -1,0 +1,212 @@
+//! Events of runs, read from their logs.
+//!
+//! The id of an event is the number of bytes up to the end of its line in `events.jsonl`. It grows, it survives restarts of
+//! run and service, and a reader continues after it without a search: there is no gap and no double.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use axum::extract::ws::Utf8Bytes;
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+
+use crate::id::RunId;
+use crate::state::{RunDir, if_exists, whole_length};
+
+/// How often the log of a run that someone watches is looked at.
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
+
+/// How many bytes of newest events are kept for all readers of a run.
+const RECENT_BYTES: usize = 256 * 1024;
+
+/// How many bytes of events are read at once, if no single event is longer.
+pub(super) const BATCH_BYTES: usize = 64 * 1024;
+
+/// One event as it is sent: `{"run": .., "id": .., "event": ..}`. Clones share the text.
+#[derive(Clone, Debug)]
+pub(super) struct EventFrame {
+    pub(super) id: u64,
+    pub(super) text: Utf8Bytes,
+}
+
+/// Reads events after an id: whole lines, about [`BATCH_BYTES`] of them, at most `limit`. Returns them and the id to go on
+/// with, which is that of the last line, also if that line is not JSON and was left out.
+pub(super) fn read_events(run: &RunDir, after: u64, limit: usize) -> io::Result<(Vec<EventFrame>, u64)> {
+    let Some(mut file) = if_exists(File::open(run.events_file()))? else {
+        return Ok((Vec::new(), after));
+    };
+    file.seek(SeekFrom::Start(after))?;
+    let mut reader = BufReader::new(file);
+    let (mut frames, mut id, mut line) = (Vec::new(), after, Vec::new());
+    while frames.len() < limit && id - after < BATCH_BYTES as u64 {
+        line.clear();
+        let length = reader.read_until(b'\n', &mut line)?;
+        if line.last() != Some(&b'\n') {
+            break;
+        }
+        id += length as u64;
+        if let Ok(event) = serde_json::from_slice::<&RawValue>(&line) {
+            let text = format!("{{\"run\":\"{}\",\"id\":{id},\"event\":{event}}}", run.facts().id);
+            let text = text.into();
+            frames.push(EventFrame { id, text });
+        }
+    }
+    Ok((frames, id))
+}
+
+/// Whether an id is one of the run: 0, or the end of a line of its log.
+pub(super) fn is_event_id(run: &RunDir, id: u64) -> io::Result<bool> {
+    let Some(before) = id.checked_sub(1) else {
+        return Ok(true);
+    };
+    let Some(mut file) = if_exists(File::open(run.events_file()))? else {
+        return Ok(false);
+    };
+    if id > file.metadata()?.len() {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::Start(before))?;
+    let mut byte = [0];
+    Ok(io::Read::read(&mut file, &mut byte)? == 1 && byte == *b"\n")
+}
+
+/// The logs that are watched, each once for all clients.
+#[derive(Default)]
+pub(super) struct Tails(Mutex<HashMap<RunId, Weak<Tail>>>);
+
+impl Tails {
+    /// The tail of a run, which is followed until the last client drops it.
+    pub(super) fn open(&self, run: RunDir) -> io::Result<Arc<Tail>> {
+        let mut tails = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = run.facts().id.clone();
+        if let Some(tail) = tails.get(&id).and_then(Weak::upgrade) {
+            return Ok(tail);
+        }
+        tails.retain(|_, tail| tail.strong_count() > 0);
+        let end = log_end(&run.events_file())?;
+        let tail = Arc::new(Tail {
+            recent: Mutex::new(RecentEvents {
+                after: end,
+                frames: VecDeque::new(),
+                bytes: 0,
+            }),
+            end: watch::Sender::new(end),
+            run,
+        });
+        tails.insert(id, Arc::downgrade(&tail));
+        tokio::spawn(follow(Arc::downgrade(&tail)));
+        Ok(tail)
+    }
+}
+
+/// The id of the newest whole line.
+fn log_end(path: &PathBuf) -> io::Result<u64> {
+    let Some(mut file) = if_exists(File::open(path))? else {
+        return Ok(0);
+    };
+    let length = file.metadata()?.len();
+    whole_length(&mut file, length)
+}
+
+/// The newest events of a run. Each is read and put into its frame once.
+pub(super) struct Tail {
+    run: RunDir,
+    recent: Mutex<RecentEvents>,
+    end: watch::Sender<u64>,
+}
+
+struct RecentEvents {
+    /// The id before the first frame.
+    after: u64,
+    frames: VecDeque<EventFrame>,
+    bytes: usize,
+}
+
+impl Tail {
+    /// The id of the newest event.
+    pub(super) fn end(&self) -> u64 {
+        *self.end.borrow()
+    }
+
+    /// Waits until there are events after this id, and returns a batch of them with the id to go on with.
+    pub(super) async fn next(self: &Arc<Self>, after: u64) -> io::Result<(Vec<EventFrame>, u64)> {
+        let mut end = self.end.subscribe();
+        // The sender lives as long as this tail.
+        let _ = end.wait_for(|end| *end > after).await;
+        if let Some(recent) = self.recent_after(after) {
+            return Ok(recent);
+        }
+        let tail = self.clone();
+        let read = tokio::task::spawn_blocking(move || read_events(&tail.run, after, usize::MAX));
+        read.await.map_err(io::Error::other)?
+    }
+
+    /// A batch from memory; `None` if it has to be read from the log.
+    fn recent_after(&self, after: u64) -> Option<(Vec<EventFrame>, u64)> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if after < recent.after {
+            return None;
+        }
+        let first = recent.frames.partition_point(|frame| frame.id <= after);
+        let mut bytes = 0;
+        let fits = |frame: &&EventFrame| {
+            let fits = bytes < BATCH_BYTES;
+            bytes += frame.text.len();
+            fits
+        };
+        let frames: Vec<EventFrame> = recent.frames.range(first..).take_while(fits).cloned().collect();
+        let last = frames.last()?.id;
+        Some((frames, last))
+    }
+
+    /// Reads what was added to the log. A stat and a short read of a local file, so it may run on a thread of the runtime.
+    fn advance(&self) -> io::Result<()> {
+        let length = match if_exists(std::fs::metadata(self.run.events_file()))? {
+            Some(file) => file.len(),
+            None => 0,
+        };
+        while length > self.end() {
+            let (frames, end) = read_events(&self.run, self.end(), usize::MAX)?;
+            if end == self.end() {
+                break;
+            }
+            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            recent.add(frames);
+            self.end.send_replace(end);
+        }
+        Ok(())
+    }
+}
+
+impl RecentEvents {
+    fn add(&mut self, frames: Vec<EventFrame>) {
+        for frame in frames {
+            self.bytes += frame.text.len();
+            self.frames.push_back(frame);
+        }
+        while self.bytes > RECENT_BYTES
+            && let Some(oldest) = self.frames.pop_front()
+        {
+            self.bytes -= oldest.text.len();
+            self.after = oldest.id;
+        }
+    }
+}
+
+async fn follow(tail: Weak<Tail>) {
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(tail) = tail.upgrade() else {
+            return;
+        };
+        if let Err(error) = tail.advance() {
+            tracing::warn!(run = %tail.run.facts().id, %error, "cannot read the event log of the run");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Attacks on the API from a web page, from another host and from inside a run. Every one is refused.
+
+use rstest::rstest;
+use serde_json::json;
+
+use crate::service::{Service, create_token, done, request};
+
+/// A service with a finished run, and a login session of a browser.
+struct Target {
+    service: Service,
+    cookie: String,
+}
+
+impl Target {
+    fn new() -> Self {
+        let service = Service::start(done());
+        let cookie = crate::login::log_in(&service, "browser");
+        Self { service, cookie }
+    }
+
+    /// Sends a request in which these names are replaced: HOST, TOKEN, COOKIE, RUN.
+    fn send(&self, text: &str) -> crate::service::Answer {
+        let text = text
+            .replace("HOST", &self.service.address)
+            .replace("TOKEN", &self.service.token)
+            .replace("COOKIE", &self.cookie)
+            .replace("RUN", &self.service.place.run_id());
+        self.service.raw(&format!("{text}\r\nConnection: close\r\n\r\n"))
+    }
+}
+
+const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+
+#[rstest]
+#[case::rebinding("GET /api/runs HTTP/1.1\r\nHost: evil.example\r\nCookie: COOKIE", 403)]
+#[case::rebinding_with_a_port("GET /api/runs HTTP/1.1\r\nHost: evil.example:8000\r\nCookie: COOKIE", 403)]
+#[case::name_that_begins_like_ours(
+    "GET /api/runs HTTP/1.1\r\nHost: localhost.evil.example\r\nCookie: COOKIE",
+    403
+)]
+#[case::another_address("GET /api/runs HTTP/1.1\r\nHost: 10.0.0.1\r\nCookie: COOKIE", 403)]
+#[case::two_hosts(
+    "GET /api/runs HTTP/1.1\r\nHost: HOST\r\nHost: evil.example\r\nCookie: COOKIE",
+    400
+)]
+#[case::host_in_the_target(
+    "GET http://evil.example/api/runs HTTP/1.1\r\nHost: HOST\r\nCookie: COOKIE",
+    403
+)]
+#[case::forwarded_host(
+    "GET /api/runs HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: HOST\r\nCookie: COOKIE",
+    403
+)]
+#[case::form_of_another_site(
+    "POST /api/runs/RUN/stop HTTP/1.1\r\nHost: HOST\r\nOrigin: https://evil.example\r\nContent-Type: application/json\r\nCookie: COOKIE",
+    403
+)]
+#[case::sandboxed_frame(
+    "POST /api/runs/RUN/stop HTTP/1.1\r\nHost: HOST\r\nOrigin: null\r\nContent-Type: application/json\r\nCookie: COOKIE",
+    403
+)]
+#[case::another_port(
+    "POST /api/runs/RUN/stop HTTP/1.1\r\nHost: HOST\r\nOrigin: http://127.0.0.1:1\r\nContent-Type: application/json\r\nCookie: COOKIE",
+    403
+)]
+#[case::session_without_origin(
+    "POST /api/runs/RUN/stop HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\nCookie: COOKIE",
+    403
+)]
+#[case::text_plain(
+    "POST /api/runs/RUN/stop HTTP/1.1\r\nHost: HOST\r\nOrigin: http://HOST\r\nContent-Type: text/plain\r\nCookie: COOKIE",
+    415
+)]
+#[case::plain_form(
+    "POST /api/runs/RUN/stop HTTP/1.1\r\nHost: HOST\r\nOrigin: http://HOST\r\nContent-Type: application/x-www-form-urlencoded\r\nCookie: COOKIE",
+    415
+)]
+#[case::cross_site_fetch(
+    "GET /api/runs HTTP/1.1\r\nHost: HOST\r\nSec-Fetch-Site: cross-site\r\nCookie: COOKIE",
+    403
+)]
+#[case::same_site_fetch(
+    "GET /api/runs HTTP/1.1\r\nHost: HOST\r\nSec-Fetch-Site: same-site\r\nCookie: COOKIE",
+    403
+)]
+#[case::dots_in_the_path(
+    "GET /x/../api/runs HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer TOKEN",
+    400
+)]
+#[case::encoded_dots("GET /api/health/%2e%2e/runs HTTP/1.1\r\nHost: HOST", 400)]
+#[case::encoded_slash("GET /api%2fruns HTTP/1.1\r\nHost: HOST", 400)]
+#[case::double_slash("GET //api/runs HTTP/1.1\r\nHost: HOST", 400)]
+#[case::public_prefix("GET /api/healthy HTTP/1.1\r\nHost: HOST", 401)]
+#[case::no_token("GET /api/runs HTTP/1.1\r\nHost: HOST", 401)]
+#[case::wrong_token(
+    "GET /api/runs HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer ralph_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    401
+)]
+#[case::session_as_a_token("GET /api/runs HTTP/1.1\r\nHost: HOST\r\nCookie: ralph_session=TOKEN", 401)]
+#[case::token_in_the_query("GET /api/runs?token=TOKEN HTTP/1.1\r\nHost: HOST", 401)]
+#[case::document_without_token("GET /api/openapi.json HTTP/1.1\r\nHost: HOST", 401)]
+#[case::traversal(
+    "GET /api/runs/RUN/file?path=.ralph/../../../../../../../../etc/passwd HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer TOKEN",
+    404
+)]
+#[case::traversal_by_the_run(
+    "GET /api/runs/..%2f..%2fetc HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer TOKEN",
+    400
+)]
+#[case::long_target_without_end(&long_target(), 414)]
+fn refused(#[case] attack: &str, #[case] status: u16) {
+    let target = Target::new();
+    let answer = target.send(attack);
+    answer.expect_problem(status, "");
+    assert!(!answer.body.contains("root:"), "{answer:?}");
+    assert!(
+        !answer.headers.contains("access-control-allow-origin"),
+        "{answer:?}"
+    );
+    assert!(
+        answer.headers.contains("x-content-type-options: nosniff"),
+        "{answer:?}"
+    );
+    let status = target.service.place.status();
+    assert_eq!(status["interventions"], json!([]));
+}
+
+fn long_target() -> String {
+    format!(
+        "GET /api/runs?after={} HTTP/1.1\r\nHost: HOST",
+        "a".repeat(10_000)
+    )
+}
+
+#[rstest]
+#[case::without_login("", 401)]
+#[case::of_another_site("Origin: https://evil.example\r\nCookie: COOKIE\r\n", 403)]
+#[case::of_a_sandboxed_frame("Origin: null\r\nCookie: COOKIE\r\n", 403)]
+#[case::without_origin("Cookie: COOKIE\r\n", 403)]
+#[case::of_another_site_with_a_token("Origin: https://evil.example\r\nAuthorization: Bearer TOKEN\r\n", 403)]
+fn a_socket_is_refused(#[case] headers: &str, #[case] status: u16) {
+    let target = Target::new();
+    let answer = target.send(&format!(
+        "GET /api/events HTTP/1.1\r\nHost: HOST\r\n{headers}{UPGRADE}"
+    ));
+    answer.expect_problem(status, "");
+}
+
+#[rstest]
+#[case::malformed("{\"text\": ")]
+#[case::another_type("[1, 2, 3]")]
+#[case::deep(&"[".repeat(100_000))]
+#[case::not_utf8("\"\\ud800\"")]
+fn a_malformed_body_is_refused(#[case] body: &str) {
+    let target = Target::new();
+    let service = &target.service;
+    let head = format!(
+        "POST /api/runs/{}/notes HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        service.place.run_id(),
+        service.address,
+        service.token,
+        body.len()
+    );
+    service.raw(&head).expect_problem(400, "the body is not valid");
+}
+
+#[test]
+fn a_smuggled_second_request_is_not_read() {
+    let target = Target::new();
+    let service = &target.service;
+    let inner = format!(
+        "DELETE /api/runs/{} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+        service.place.run_id(),
+        service.address,
+        service.token
+    );
+    let head = format!(
+        "POST /api/logout HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\nConnection: close\r\n\r\n0\r\n\r\n{inner}",
+        service.address
+    );
+    let answer = service.raw(&head);
+    assert!(matches!(answer.status, 400 | 401), "{answer:?}");
+    assert_eq!(service.place.runs().len(), 1);
+}
+
+#[test]
+fn names_of_proxies_are_accepted_only_where_configured() {
+    let place = done();
+    let config = std::fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
+    place.write(
+        "ralph.toml",
+        &format!("{config}[api]\nallowed_hosts = [\"ralph.example\"]\nallowed_origins = [\"https://pages.example\"]\n"),
+    );
+    let service = Service::start(place);
+    let token = create_token(&service.place, "steerer", "steer");
+    let stop = format!("/api/runs/{}/stop", service.place.run_id());
+    let send = |host: &str, origin: &str| {
+        let headers = format!("Host: {host}\r\nOrigin: {origin}\r\nAuthorization: Bearer {token}\r\n");
+        service
+            .raw(&request("POST", &stop, &headers, Some(&json!({}))))
+            .status
+    };
+    // It is done, so what passes the checks is refused by the run.
+    assert_eq!(send("ralph.example", "https://ralph.example"), 422);
+    assert_eq!(send(&service.address, "https://pages.example"), 422);
+    assert_eq!(send(&service.address, "https://ralph.example.evil"), 403);
+    assert_eq!(send("pages.example", "https://pages.example"), 403);
+}

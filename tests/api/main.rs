@@ -1,0 +1,20 @@
+//! The API on a real `ralph serve` process, over real sockets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    missing_docs,
+    unreachable_pub,
+    reason = "tests look at the machine they run on and stop where they stand"
+)]
+
+mod attacks;
+mod document;
+mod login;
+mod reading;
+mod service;
+mod sockets;
+mod steering;
+
+use ::support;
