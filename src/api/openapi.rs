@@ -10,7 +10,7 @@ use crate::store::ApiScope;
 
 use super::operation::Operation;
 use super::problem::Problem;
-use super::{login, runs, socket, steer};
+use super::{create, login, runs, socket, steer};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -68,11 +68,17 @@ fn service_operations() -> Vec<Operation> {
 }
 
 fn run_operations() -> Vec<Operation> {
+    let create = "Create a run and queue it for `ralph worker`. With `Idempotency-Key`, repeating it creates nothing new";
     let delete = "Remove a run at rest: sandbox, refs and directory. Its branch stays";
     vec![
         Operation::new(GET, "/api/runs", "listRuns", "Runs, newest first", runs::list)
             .parameters::<runs::RunPage>()
             .returns::<runs::RunList>(),
+        Operation::new(POST, "/api/runs", "createRun", create, create::create)
+            .scope(Some(ApiScope::Admin))
+            .status(StatusCode::CREATED)
+            .body::<create::NewRunRequest>()
+            .returns::<create::QueuedRunId>(),
         Operation::new(GET, "/api/runs/{run}", "getRun", "The state of a run", runs::get)
             .returns::<RunStatus>(),
         Operation::new(DELETE, "/api/runs/{run}", "removeRun", delete, steer::remove)
@@ -139,15 +145,26 @@ fn content_operations() -> Vec<Operation> {
     ]
 }
 
-/// What is asked of a live run, without a body.
+/// What is asked of a run without a body.
 fn order_operations() -> Vec<Operation> {
     let pause = "Pause after the current iteration";
     let rotate = "End the current iteration and start the next one";
     let doctor = "Ask the doctor after this iteration";
+    let resume = "Queue a run at rest, so that `ralph worker` goes on with it";
     vec![
         steering(POST, "/api/runs/{run}/pause", "pauseRun", pause, steer::pause),
         steering(POST, "/api/runs/{run}/rotate", "rotateRun", rotate, steer::rotate),
         steering(POST, "/api/runs/{run}/stop", "stopRun", "Stop now", steer::stop),
+        Operation::new(
+            POST,
+            "/api/runs/{run}/resume",
+            "resumeRun",
+            resume,
+            create::resume,
+        )
+        .scope(Some(ApiScope::Steer))
+        .status(StatusCode::ACCEPTED)
+        .returns::<create::QueuedRunId>(),
         steering(POST, "/api/runs/{run}/doctor", "askDoctor", doctor, steer::doctor),
     ]
 }

@@ -24,17 +24,17 @@ fn accepted(request: &InterventionRequest) -> (StatusCode, Json<InterventionStat
 impl Api {
     /// The operations on this run that change what it does. Where other hosts reach this service, a run without isolation is
     /// refused: its task is commands on this host.
-    fn changing_control(&self, caller: &Caller, run: &RunDir) -> Result<RunControl, Problem> {
+    pub(super) fn changing_control(&self, caller: &Caller, run: &RunDir) -> Result<RunControl, Problem> {
         let control = self.control(caller);
-        let is_open = !self.settings.is_exposed() || self.settings.dangerously_allow_local;
-        if is_open || !control.is_unisolated(run)? {
-            return Ok(control);
+        if self.refuses_unisolated() && control.is_unisolated(run)? {
+            return Err(unisolated(&format!("run `{}` works", run.facts().id)));
         }
-        let id = &run.facts().id;
-        Err(Problem::forbidden(format!(
-            "run `{id}` works on this host without isolation, and other hosts can reach this service"
-        ))
-        .with_hint("listen on 127.0.0.1, or set api.dangerously_allow_local = true"))
+        Ok(control)
+    }
+
+    /// Whether runs without isolation are neither created nor changed.
+    pub(super) fn refuses_unisolated(&self) -> bool {
+        self.settings.is_exposed() && !self.settings.dangerously_allow_local
     }
 
     fn ask(&self, caller: &Caller, run: &RunDir, intervention: Intervention) -> Accepted<InterventionStatus> {
@@ -45,6 +45,13 @@ impl Api {
         };
         Ok(accepted(&control.intervene(run, intervention)?))
     }
+}
+
+pub(super) fn unisolated(what: &str) -> Problem {
+    Problem::forbidden(format!(
+        "{what} on this host without isolation, and other hosts can reach this service"
+    ))
+    .with_hint("listen on 127.0.0.1, or set api.dangerously_allow_local = true")
 }
 
 pub(super) async fn pause(

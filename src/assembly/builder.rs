@@ -42,6 +42,7 @@ pub struct RalphBuilder {
     repository: Option<PathBuf>,
     repo_url: Option<String>,
     task_file: Option<PathBuf>,
+    task_text: Option<String>,
     issue: Option<Arc<ClaimedIssue>>,
     resumed: Option<RunId>,
     config: Option<Config>,
@@ -72,6 +73,12 @@ impl RalphBuilder {
     /// Works on the task in this file; `ralph_task.md` by default.
     pub fn task_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.task_file = Some(path.into());
+        self
+    }
+
+    /// Works on the task with this text in place of one in a file.
+    pub fn task_text(mut self, text: impl Into<String>) -> Self {
+        self.task_text = Some(text.into());
         self
     }
 
@@ -318,9 +325,10 @@ impl RalphBuilder {
     fn read_task(&self, context: &AssemblyContext) -> Result<TaskFile, AssemblyError> {
         let name = self.task_file.as_deref().unwrap_or(Path::new(TASK_FILE));
         let path = context.surroundings.dir().join(name);
-        let text = match &self.issue {
-            Some(issue) => issue.task(),
-            None => read_task_text(&path)?,
+        let text = match (&self.issue, &self.task_text) {
+            (Some(issue), _) => issue.task(),
+            (None, Some(text)) => Some(text.clone()),
+            (None, None) => read_task_text(&path)?,
         };
         let project = project_dir(path.parent().unwrap_or(context.surroundings.dir()));
         // The task itself must not change the linter's rules, so its settings are left out.

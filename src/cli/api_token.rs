@@ -9,8 +9,7 @@ use serde::Serialize;
 use crate::api::{LOGIN_LINK, new_secret};
 use crate::store::{ApiScope, ApiSecret, ApiSecretKind, Store};
 
-use super::overrides::quiet_configuration;
-use super::store::open_store;
+use super::submit::open_store;
 use super::ui::align_columns;
 use super::{CliError, CliExit, CliResult, Context};
 
@@ -68,8 +67,7 @@ struct ApiTokenRow {
 }
 
 pub(super) async fn api_token(context: &Context, command: ApiTokenCommand) -> CliResult {
-    let config = quiet_configuration(context, Vec::new())?;
-    let store = open_store(context, &config).await?;
+    let store = open_store(context).await?;
     let done = match command {
         ApiTokenCommand::Create(args) => create(context, &store, &args).await,
         ApiTokenCommand::List { json } => list(context, &store, json).await,

@@ -32,7 +32,6 @@ mod selftest;
 mod serve;
 mod signals;
 mod status;
-mod store;
 mod submit;
 mod terminal;
 mod token;

@@ -4,7 +4,7 @@ use crate::api::{Api, ApiListener, ApiSettings, ListenAddress};
 
 use super::overrides::quiet_configuration;
 use super::signals::Signals;
-use super::store::open_store;
+use super::submit::open_store;
 use super::{CliError, CliExit, CliResult, Context};
 
 /// Serve the API: look at the runs of this host and steer them over HTTP
@@ -18,7 +18,7 @@ pub(super) struct ServeArgs {
 pub(super) async fn serve(context: &Context, args: ServeArgs) -> CliResult {
     let config = quiet_configuration(context, Vec::new())?;
     let mut signals = Signals::watch(&context.surroundings().host()).await?;
-    let store = open_store(context, &config).await?;
+    let store = open_store(context).await?;
     let tokens = store.api_tokens().await?;
     let listener = ApiListener::bind(&args.listen).await.map_err(|error| {
         CliError::runtime(format!("cannot listen on {}: {error}", args.listen))

@@ -70,7 +70,7 @@ pub(super) async fn submit_run(context: &Context, args: SubmitArgs) -> CliResult
 }
 
 /// The store of this user.
-async fn open_store(context: &Context) -> Result<Store, CliError> {
+pub(super) async fn open_store(context: &Context) -> Result<Store, CliError> {
     let surroundings = context.surroundings();
     let address = match surroundings.var("RALPH_DB_URL") {
         Some(url) => StoreAddress::parse(&crate::secret::Secret::new(url), surroundings.dir())?,

@@ -7,6 +7,7 @@
 //! braces, which `Dialect` replaces. Times are integer milliseconds by the clock of the database.
 
 mod address;
+mod api_creations;
 mod api_secrets;
 mod dialect;
 mod error;
@@ -20,6 +21,7 @@ mod runs;
 mod wake;
 
 pub use address::StoreAddress;
+pub use api_creations::ApiCreation;
 pub use api_secrets::{ApiScope, ApiSecret, ApiSecretKind};
 use dialect::Dialect;
 pub use error::StoreError;

@@ -10,11 +10,13 @@
 )]
 
 mod attacks;
+mod creating;
 mod document;
+mod fuzz;
 mod login;
 mod reading;
 mod service;
 mod sockets;
 mod steering;
 
-use ::support;
+use ::support::{self, need};

@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use ralph::Secret;
-use ralph::store::{ApiScope, ApiSecretKind, Store};
+use ralph::digest::Digest;
+use ralph::store::{ApiCreation, ApiScope, ApiSecretKind, Store};
 
-use crate::database::Database;
+use crate::database::{Database, run};
 use crate::on_both;
 
 on_both!(
     a_token_is_found_by_its_value_until_it_is_revoked,
     an_expired_secret_is_not_found,
     of_many_logins_with_one_link_one_succeeds,
+    a_creation_with_a_key_is_done_once,
 );
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -72,4 +74,36 @@ async fn of_many_logins_with_one_link_one_succeeds(database: Database) {
     }
     let won = logins.join_all().await.into_iter().filter(|won| *won).count();
     assert_eq!(won, 1);
+}
+
+async fn a_creation_with_a_key_is_done_once(database: Database) {
+    let store = database.open().await;
+    let (one, other) = (Digest::sha256(b"one"), Digest::sha256(b"other"));
+    assert_eq!(
+        store.begin_creation("a", "k", &one).await.unwrap(),
+        ApiCreation::New
+    );
+    assert_eq!(
+        store.begin_creation("a", "k", &one).await.unwrap(),
+        ApiCreation::Pending
+    );
+    store.abandon_creation("a", "k").await.unwrap();
+    assert_eq!(
+        store.begin_creation("a", "k", &one).await.unwrap(),
+        ApiCreation::New
+    );
+    store.finish_creation("a", "k", &run(1)).await.unwrap();
+    store.abandon_creation("a", "k").await.unwrap();
+    assert_eq!(
+        store.begin_creation("a", "k", &one).await.unwrap(),
+        ApiCreation::Done(run(1))
+    );
+    assert_eq!(
+        store.begin_creation("a", "k", &other).await.unwrap(),
+        ApiCreation::Other
+    );
+    assert_eq!(
+        store.begin_creation("b", "k", &other).await.unwrap(),
+        ApiCreation::New
+    );
 }
