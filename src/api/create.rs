@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::assembly::{AssemblyContext, Ralph, RalphBuilder, SilentReporter};
+use crate::assembly::{Ralph, RalphBuilder};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::service::{SubmitRequest, SubmittedRun, submit};
@@ -169,7 +169,6 @@ impl Api {
     }
 
     async fn submit(&self, run: SubmittedRun, priority: i64) -> Result<RunId, Problem> {
-        let context = AssemblyContext::new(self.surroundings.clone(), Arc::new(SilentReporter));
         let request = SubmitRequest {
             run,
             labels: Vec::new(),
@@ -177,6 +176,6 @@ impl Api {
             not_before: None,
             max_attempts: ATTEMPTS,
         };
-        Ok(submit(&context, &self.store, request).await?)
+        Ok(submit(&self.context(), &self.store, request).await?)
     }
 }

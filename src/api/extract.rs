@@ -42,6 +42,17 @@ impl FromRequestParts<Arc<Api>> for NamedIteration {
     }
 }
 
+/// The name of a kind of credential in the path.
+pub(super) struct NamedCredential(pub(super) String);
+
+impl FromRequestParts<Arc<Api>> for NamedCredential {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _api: &Arc<Api>) -> Result<Self, Problem> {
+        Ok(Self(path_parameter(parts, "credential").await?))
+    }
+}
+
 async fn path_parameter(parts: &mut Parts, name: &str) -> Result<String, Problem> {
     let params = RawPathParams::from_request_parts(parts, &()).await;
     let params = params.map_err(|_| Problem::bad_request("the path is not UTF-8"))?;

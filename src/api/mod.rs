@@ -7,6 +7,7 @@ mod access;
 mod create;
 mod extract;
 mod guard;
+mod host;
 mod login;
 mod openapi;
 mod operation;

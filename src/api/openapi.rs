@@ -10,7 +10,7 @@ use crate::store::ApiScope;
 
 use super::operation::Operation;
 use super::problem::Problem;
-use super::{create, login, runs, socket, steer};
+use super::{create, host, login, runs, socket, steer};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -25,6 +25,7 @@ pub(super) fn operations() -> Vec<Operation> {
         content_operations(),
         order_operations(),
         request_operations(),
+        host_operations(),
     ];
     groups.into_iter().flatten().collect()
 }
@@ -219,6 +220,52 @@ fn request_operations() -> Vec<Operation> {
         .status(StatusCode::ACCEPTED)
         .body::<steer::DiagnosisChoice>()
         .returns::<steer::AppliedDiagnosis>(),
+    ]
+}
+
+fn host_operations() -> Vec<Operation> {
+    let path = "/api/credentials/{credential}";
+    let admin = Some(ApiScope::Admin);
+    let check = "Ask the service whether it accepts the credential";
+    vec![
+        Operation::new(
+            GET,
+            "/api/models",
+            "listModels",
+            "The model profiles",
+            host::models,
+        )
+        .returns::<host::ModelList>(),
+        Operation::new(
+            GET,
+            "/api/credentials",
+            "listCredentials",
+            "Which credentials of model services are stored; never their values",
+            host::credentials,
+        )
+        .returns::<host::CredentialList>(),
+        Operation::new(PUT, path, "storeCredential", "Store a credential", host::store)
+            .scope(admin)
+            .status(StatusCode::NO_CONTENT)
+            .body::<host::CredentialValue>(),
+        Operation::new(
+            DELETE,
+            path,
+            "removeCredential",
+            "Remove a credential",
+            host::remove,
+        )
+        .scope(admin)
+        .status(StatusCode::NO_CONTENT),
+        Operation::new(
+            POST,
+            "/api/credentials/{credential}/check",
+            "checkCredential",
+            check,
+            host::check,
+        )
+        .scope(admin)
+        .status(StatusCode::NO_CONTENT),
     ]
 }
 

@@ -34,6 +34,7 @@ pub(crate) mod image;
 pub(crate) mod issue;
 pub(crate) mod issue_queue;
 mod issue_task;
+mod model_overview;
 pub(crate) mod package_clients;
 mod preflight;
 mod profile_choice;
@@ -50,6 +51,7 @@ mod run_status;
 pub(crate) mod run_view;
 mod settings;
 pub(crate) mod spec;
+pub(crate) mod stored_credentials;
 mod surroundings;
 #[cfg(test)]
 mod tests;
@@ -67,11 +69,13 @@ pub use choice::{AgentChoice, Docker, Local, SandboxChoice};
 pub use control::RunControl;
 pub use error::{AssemblyError, AssemblyErrorKind};
 pub(crate) use error::{describe_finding, io_error};
+pub use model_overview::{ModelOverview, PriceOrigin};
 pub use ralph::{ActiveRun, Ralph};
 pub use reporter::{AssemblyReporter, SilentReporter};
 pub use run_status::{CheckboxStatus, InterventionStatus, RunStatus};
 pub use run_view::{NetworkUse, RunFile};
 use settings::settings;
+pub use stored_credentials::CredentialStatus;
 pub use surroundings::Surroundings;
 
 /// What every step of the assembly works with.

@@ -91,6 +91,16 @@ impl Vault {
         self.store_locked(kind, credential, location).await
     }
 
+    /// Removes a credential from wherever it is stored.
+    pub async fn remove(&self, kind: CredentialKind) -> Result<(), CredentialError> {
+        let _lock = self.lock(kind).await?;
+        if let Some((keychain, host)) = &self.keychain {
+            keychain.remove(host, kind).await?;
+        }
+        remove_if_exists(&self.file(kind))?;
+        remove_if_exists(&self.renewal_marker(kind))
+    }
+
     /// Stores a credential while the caller holds the lock. When it fails, the previous one is still there.
     pub(super) async fn store_locked(
         &self,

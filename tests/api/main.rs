@@ -13,6 +13,7 @@ mod attacks;
 mod creating;
 mod document;
 mod fuzz;
+mod hosts;
 mod login;
 mod reading;
 mod service;
