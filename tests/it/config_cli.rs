@@ -67,7 +67,7 @@ fn a_mistake_in_the_file_is_named_with_its_place(#[case] text: &str, #[case] sai
 #[case::set_without_a_value(&["--set", "budget.max_iterations", "config", "show"], &["KEY=VALUE", "hint: "])]
 #[case::set_of_an_unknown_key(&["--set", "budget.max_iteration=1", "config", "show"], &["--set budget.max_iteration", "did you mean"])]
 #[case::set_to_the_wrong_type(&["--set", "budget.max_iterations=many", "config", "show"], &["expected a whole number"])]
-#[case::unknown_command(&["resum"], &["unrecognized subcommand 'resum'", "a similar subcommand exists: 'resume'"])]
+#[case::unknown_command(&["resum"], &["unrecognized subcommand 'resum'", "some similar subcommands exist: 'submit', 'resume'"])]
 #[case::unknown_flag(&["run", "--frce"], &["unexpected argument '--frce'"])]
 #[case::verbose_json(&["run", "--json", "--verbose"], &["cannot be used with"])]
 fn a_mistake_on_the_command_line_is_refused(#[case] args: &[&str], #[case] said: &[&str]) {
