@@ -62,6 +62,7 @@ impl Stage {
             guest_dir: self.dir.path().join("guest"),
             cache: self.dir.path().join("image-files"),
             seal: docker::SealChoice::Auto,
+            runtime: None,
             host_name: "bench".to_owned(),
             clock: ralph::clock::system(),
         })

@@ -112,6 +112,7 @@ pub(crate) fn docker_options(
             SealSetting::Handed => SealChoice::Handed,
             SealSetting::Relayed => SealChoice::Relayed,
         },
+        runtime: config.settings.sandbox.docker.runtime.clone(),
         base: surroundings.data_dir()?.join("sandboxes"),
         engine: surroundings.engine(),
         guest_dir: surroundings.data_dir()?.join("guest"),

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::agent::AGENTS;
 use crate::assembly::readiness::{self, FirstRun, HostReadiness, Readiness};
-use crate::engine::{Engine, EngineError, EngineKind};
+use crate::engine::{Engine, EngineError, EngineInfo, EngineKind};
 use crate::exec::{Command, Discard};
 use crate::text::error_chain;
 
@@ -145,7 +145,15 @@ pub(super) async fn ask_engine(context: &Context) -> Result<String, String> {
             EngineKind::Docker => "Docker",
             EngineKind::Podman => "podman",
         };
-        Ok(format!("{name} {} at {}", info.version, engine.endpoint()))
+        let runtimes = match other_runtimes(&info).join(", ") {
+            none if none.is_empty() => none,
+            others => format!("; other runtimes: {others} (sandbox.docker.runtime)"),
+        };
+        Ok(format!(
+            "{name} {} at {}{runtimes}",
+            info.version,
+            engine.endpoint()
+        ))
     };
     match tokio::time::timeout(ANSWER_TIMEOUT, ask).await {
         Ok(answer) => answer.map_err(|error: EngineError| error_chain(&error)),
@@ -154,6 +162,14 @@ pub(super) async fn ask_engine(context: &Context) -> Result<String, String> {
             ANSWER_TIMEOUT.as_secs()
         )),
     }
+}
+
+/// The OCI runtimes that sandboxes can use instead of the usual one. Podman chooses none by container.
+fn other_runtimes(info: &EngineInfo) -> Vec<&str> {
+    let is_usual = |name: &str| name == "runc" || name.starts_with("io.containerd.");
+    let names = info.runtimes.iter().map(String::as_str);
+    let others = names.filter(|name| info.kind == EngineKind::Docker && !is_usual(name));
+    others.collect()
 }
 
 async fn version(context: &Context, program: &str) -> Option<String> {

@@ -11,4 +11,6 @@ use super::choice::SealSetting;
 pub struct DockerSettings {
     /// How networks are sealed.
     pub seal: SealSetting,
+    /// The OCI runtime of sandboxes, by the name that the engine knows it by.
+    pub runtime: Option<String>,
 }

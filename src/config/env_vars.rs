@@ -95,7 +95,7 @@ other_vars! {
     Tests RALPH_TEST_AGENTS: "Directory of the real agent programs for the tests; set by `tests/run`.";
     Tests RALPH_TEST_PRISM: "Path of Prism, which checks traffic against an OpenAPI document, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_DAYTONA_SDK: "Python with Daytona's SDK for the tests; set by `tests/run`.";
-    Tests RALPH_TEST_PODMAN: "Address of a podman that the tests load images into; set by `tests/run`.";
+    Tests RALPH_TEST_PODMAN: "Address of a podman that the tests load images into and run sandboxes on; set by `tests/run`.";
     Tests RALPH_TEST_CONTAINERD: "Address of an engine that stores its images in containerd, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_BUILDX: "The buildx for that engine; set by `tests/run`.";
     Tests RALPH_TEST_SKIPS: "File to which tests add what they skip.";

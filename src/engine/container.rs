@@ -259,6 +259,8 @@ pub(super) fn unstarted(image: &Digest, label: &str) -> ContainerSpec {
         limits: ContainerLimits::default(),
         network: ContainerNetwork::Isolated { dns: None },
         seccomp: None,
+        runtime: None,
+        read_only_root: false,
         manages_network: false,
         removes_itself: false,
     }

@@ -7,11 +7,17 @@ use std::path::PathBuf;
 use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount as ApiMount, MountType, ResourcesUlimits,
 };
+use rustix::process::Resource;
 
 use super::EngineKind;
 
 /// Limits of the engine's log of a container. A sandbox must not be able to fill the engine's disk through it.
 const LOG_LIMIT: [(&str, &str); 2] = [("max-size", "1m"), ("max-file", "1")];
+
+/// What podman sets for open files and for processes by itself.
+const PODMAN_LIMIT: i64 = 1 << 20;
+/// What it lowers its own limit of processes to when it starts.
+const PODMAN_PROCESSES: i64 = 1 << 15;
 
 /// The capabilities of a container that manages its network.
 const NETWORK_CAPABILITIES: [&str; 2] = ["NET_ADMIN", "NET_BIND_SERVICE"];
@@ -50,7 +56,11 @@ pub struct ContainerSpec {
     pub network: ContainerNetwork,
     /// The filter of its system calls. `None` is the engine's default.
     pub seccomp: Option<SeccompProfile>,
-    /// Whether it may change addresses, routes and the firewall of its network. Its root file system is read-only then.
+    /// The OCI runtime that runs it. `None` is the engine's default.
+    pub runtime: Option<String>,
+    /// Whether its root file system is read-only. Mounts and directories in memory are not.
+    pub read_only_root: bool,
+    /// Whether it may change addresses, routes and the firewall of its network.
     pub manages_network: bool,
     /// Whether the engine removes it when its first process exits.
     pub removes_itself: bool,
@@ -140,7 +150,8 @@ impl ContainerSpec {
             cap_add: self
                 .manages_network
                 .then(|| NETWORK_CAPABILITIES.map(str::to_owned).to_vec()),
-            readonly_rootfs: Some(self.manages_network),
+            readonly_rootfs: Some(self.read_only_root),
+            runtime: self.runtime.clone(),
             // The agent, which shares this network, must not listen on low ports.
             sysctls: self.manages_network.then(|| {
                 HashMap::from([(
@@ -156,11 +167,7 @@ impl ContainerSpec {
             memory_swap: memory,
             nano_cpus: self.limits.cpu_millis.map(|millis| i64::from(millis) * 1_000_000),
             pids_limit: self.limits.pids.map(i64::from),
-            ulimits: Some(vec![ResourcesUlimits {
-                name: Some("core".to_owned()),
-                soft: Some(0),
-                hard: Some(0),
-            }]),
+            ulimits: Some(ulimits(kind)),
             mounts: Some(self.mounts()),
             volumes_from: self.shared_dir_of.as_ref().map(|id| vec![format!("{id}:ro")]),
             tmpfs: Some(
@@ -218,6 +225,29 @@ impl ContainerMount {
             ..Default::default()
         }
     }
+}
+
+/// No core dumps. Podman drops all of its configured limits if one is set, and then raises files and processes to
+/// [`PODMAN_LIMIT`], which is not permitted to every root. So it gets those of this process.
+fn ulimits(kind: EngineKind) -> Vec<ResourcesUlimits> {
+    let own = |resource| {
+        let limit = rustix::process::getrlimit(resource).maximum;
+        limit.map_or(PODMAN_LIMIT, |limit| saturating(limit).min(PODMAN_LIMIT))
+    };
+    let limits = match kind {
+        EngineKind::Docker => vec![("core", 0)],
+        EngineKind::Podman => vec![
+            ("core", 0),
+            ("nofile", own(Resource::Nofile)),
+            ("nproc", own(Resource::Nproc).min(PODMAN_PROCESSES)),
+        ],
+    };
+    let ulimit = |(name, limit): (&str, i64)| ResourcesUlimits {
+        name: Some(name.to_owned()),
+        soft: Some(limit),
+        hard: Some(limit),
+    };
+    limits.into_iter().map(ulimit).collect()
 }
 
 /// Variables as `NAME=value`, the form of the API.

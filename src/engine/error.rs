@@ -112,6 +112,9 @@ pub enum EngineError {
     },
 }
 
+/// How the messages of podman about conflicts end.
+const PODMAN_CONFLICTS: [&str; 2] = ["that name is already in use", "container state improper"];
+
 impl EngineError {
     /// What the user can do next. Rendered as `hint:` by the CLI only.
     #[must_use]
@@ -185,6 +188,10 @@ impl EngineError {
             Some(409) => Self::Conflict { subject, message },
             // Also sent for a container that is being removed.
             Some(500) if message.contains("is not running") => Self::Conflict { subject, message },
+            // Podman's status for a name that is taken, and for a container in another state than is needed.
+            Some(500) if PODMAN_CONFLICTS.iter().any(|text| message.contains(text)) => {
+                Self::Conflict { subject, message }
+            }
             None if is_connection_error(&error) => Self::Disconnected {
                 subject,
                 source: Box::new(error),

@@ -13,10 +13,18 @@ use futures_util::{Stream, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::container_spec::pairs;
-use super::{Engine, EngineError};
+use super::{Engine, EngineError, EngineKind};
 
 /// The buffer size for output.
 const CHUNK: usize = 64 * 1024;
+
+/// How podman ends the message about a command that it could not start, and the exit codes of such a command.
+const REFUSALS: [&str; 2] = [
+    ": OCI runtime attempted to invoke a command that was not found",
+    ": OCI permission denied",
+];
+const CANNOT_EXECUTE: i64 = 126;
+const NOT_FOUND: i64 = 127;
 
 /// A command to run in a container. It cannot be printed, since the values of variables may be confidential.
 #[derive(Clone, PartialEq, Eq)]
@@ -58,6 +66,10 @@ pub struct ContainerExec {
     engine: Engine,
     id: String,
     output: Pin<Box<dyn Stream<Item = Result<LogOutput, bollard::errors::Error>> + Send>>,
+    /// Whether the next piece of output is the first.
+    at_start: bool,
+    /// Whether podman printed that it could not start the command.
+    refused: bool,
     /// The standard input of the command. Dropping it ends the input.
     pub stdin: Option<Pin<Box<dyn AsyncWrite + Send>>>,
 }
@@ -90,6 +102,8 @@ impl Engine {
                 engine: self.clone(),
                 id,
                 output,
+                at_start: true,
+                refused: false,
                 stdin: spec.stdin.then_some(input),
             }),
             StartExecResults::Detached => {
@@ -104,7 +118,14 @@ impl ContainerExec {
     /// The next piece of output; `None` at the end of both streams, which may be shortly after the command exited.
     pub async fn next(&mut self) -> Option<Result<ExecOutput, EngineError>> {
         let piece = self.output.next().await?;
+        let is_first = std::mem::replace(&mut self.at_start, false);
         Some(match piece {
+            Ok(LogOutput::StdErr { message })
+                if is_first && self.engine.kind == EngineKind::Podman && is_refusal(&message) =>
+            {
+                self.refused = true;
+                Ok(ExecOutput::Engine(message))
+            }
             Ok(LogOutput::StdOut { message }) => Ok(ExecOutput::Stdout(message)),
             Ok(LogOutput::StdErr { message }) => Ok(ExecOutput::Stderr(message)),
             Ok(LogOutput::Console { message } | LogOutput::StdIn { message }) => {
@@ -120,10 +141,30 @@ impl ContainerExec {
         let inspected = inspected.map_err(|error| EngineError::from_api(&self.id, error))?;
         Ok(match (inspected.running, inspected.pid, inspected.exit_code) {
             (Some(true), ..) => ExecState::Running,
+            // Podman forgets the number of a process that has ended, and knows its exit code once it can be removed.
+            (.., code) if self.engine.kind == EngineKind::Podman => match code {
+                _ if inspected.can_remove != Some(true) => ExecState::Running,
+                Some(CANNOT_EXECUTE | NOT_FOUND) if self.refused => ExecState::NotStarted,
+                code => exited(code),
+            },
             (_, None | Some(0), _) => ExecState::NotStarted,
-            (.., code) => ExecState::Exited(i32::try_from(code.unwrap_or_default()).unwrap_or(-1)),
+            (.., code) => exited(code),
         })
     }
+}
+
+/// Without an exit code, nothing shows that it ran.
+fn exited(code: Option<i64>) -> ExecState {
+    code.map_or(ExecState::NotStarted, |code| {
+        ExecState::Exited(i32::try_from(code).unwrap_or(-1))
+    })
+}
+
+/// Whether podman, which writes to the error stream of the command itself, could not start it. A command that prints the
+/// same and exits with the same code looks as if it had not been started, which is no success either.
+fn is_refusal(message: &[u8]) -> bool {
+    let message = String::from_utf8_lossy(message);
+    message.starts_with("Error: ") && REFUSALS.iter().any(|refusal| message.contains(refusal))
 }
 
 /// The standard output of a command as a reader. Its standard error is dropped.

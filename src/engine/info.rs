@@ -1,11 +1,13 @@
 //! Asks an engine for its version, platform and storage.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use bollard::models::{SystemInfo, SystemVersion};
+use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum, SystemVersion};
 use bollard::{API_DEFAULT_VERSION, ClientVersion};
+use serde::Deserialize;
 
-use super::{Engine, EngineEndpoint, EngineError};
+use super::{Engine, EngineEndpoint, EngineError, TIMEOUT};
 
 /// Properties of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +33,10 @@ pub struct EngineInfo {
     pub has_other_kernel: bool,
     /// Its data directory, on its own host.
     pub data_dir: Option<PathBuf>,
+    /// The OCI runtimes that containers can choose from, by the names that it knows them by.
+    pub runtimes: BTreeSet<String>,
+    /// The limits that it cannot apply to its containers: an engine without control groups of its own ignores them.
+    pub ignored_limits: Vec<&'static str>,
 }
 
 /// Which user of the host a user of a container is.
@@ -67,12 +73,50 @@ impl Engine {
     pub async fn info(&self) -> Result<EngineInfo, EngineError> {
         let failed = |error| EngineError::from_api("the engine itself", error);
         let (version, info) = tokio::join!(self.docker.version(), self.docker.info());
-        Ok(read(version.map_err(failed)?, &info.map_err(failed)?))
+        let is_rootless_podman = self.kind == EngineKind::Podman && self.is_rootless_podman().await?;
+        Ok(read(
+            version.map_err(failed)?,
+            &info.map_err(failed)?,
+            is_rootless_podman,
+        ))
+    }
+
+    /// Podman says in a field of its own whether it runs as an ordinary user; newer versions also say it as Docker does.
+    async fn is_rootless_podman(&self) -> Result<bool, EngineError> {
+        let EngineEndpoint::Unix(socket) = &self.endpoint else {
+            return Ok(false);
+        };
+        let failed = |error: reqwest::Error| EngineError::invalid_response("the engine itself", error);
+        let client = reqwest::Client::builder()
+            .unix_socket(socket.as_path())
+            .tls_built_in_root_certs(false)
+            .timeout(TIMEOUT)
+            .build()
+            .map_err(failed)?;
+        let response = client.get("http://podman/info").send().await.map_err(failed)?;
+        let response = response.error_for_status().map_err(failed)?;
+        let info: PodmanInfo = response.json().await.map_err(failed)?;
+        Ok(info.rootless)
     }
 }
 
-fn read(version: SystemVersion, info: &SystemInfo) -> EngineInfo {
+/// What only podman reports.
+#[derive(Deserialize)]
+struct PodmanInfo {
+    #[serde(rename = "Rootless")]
+    rootless: bool,
+}
+
+/// The names of the limits of a container.
+const LIMITS: [&str; 3] = ["memory", "processors", "processes"];
+
+fn read(version: SystemVersion, info: &SystemInfo, is_rootless_podman: bool) -> EngineInfo {
     let kind = kind(&version);
+    let users = if is_rootless_podman {
+        UserMapping::Rootless
+    } else {
+        users(info)
+    };
     EngineInfo {
         kind,
         version: version.version.unwrap_or_default(),
@@ -80,13 +124,20 @@ fn read(version: SystemVersion, info: &SystemInfo) -> EngineInfo {
         os: version.os.unwrap_or_default(),
         arch: version.arch.unwrap_or_default(),
         cpus: info.ncpu.and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
-        users: users(info),
+        users,
         id: match kind {
             EngineKind::Docker => info.id.clone().unwrap_or_default(),
             EngineKind::Podman => String::new(),
         },
         has_other_kernel: has_other_kernel(info, &HostKernel::running()),
         data_dir: info.docker_root_dir.as_ref().map(PathBuf::from),
+        runtimes: info
+            .runtimes
+            .iter()
+            .flatten()
+            .map(|(name, _)| name.clone())
+            .collect(),
+        ignored_limits: ignored_limits(info, users),
     }
 }
 
@@ -128,6 +179,18 @@ fn users(info: &SystemInfo) -> UserMapping {
     } else {
         UserMapping::Same
     }
+}
+
+/// The limits that the engine says it ignores. No ordinary user may change control groups of version 1, but podman does not
+/// say that it ignores limits there.
+fn ignored_limits(info: &SystemInfo, users: UserMapping) -> Vec<&'static str> {
+    if users == UserMapping::Rootless && info.cgroup_version == Some(SystemInfoCgroupVersionEnum::_1) {
+        return LIMITS.to_vec();
+    }
+    let applied = [info.memory_limit, info.cpu_cfs_quota, info.pids_limit];
+    let limits = LIMITS.into_iter().zip(applied);
+    let ignored = limits.filter(|(_, applies)| *applies == Some(false));
+    ignored.map(|(name, _)| name).collect()
 }
 
 /// The kernel of the host.
@@ -192,6 +255,7 @@ mod tests {
         let info = read(
             serde_json::from_value(version).unwrap(),
             &serde_json::from_value(info).unwrap(),
+            false,
         );
         assert_eq!((info.kind, info.store), (kind, store));
         assert_eq!(info.id.is_empty(), kind == EngineKind::Podman);
@@ -209,6 +273,21 @@ mod tests {
     ) {
         let info = serde_json::from_value(json!({ "SecurityOptions": options })).unwrap();
         assert_eq!(users(&info), expected);
+    }
+
+    #[rstest]
+    #[case::all_apply(json!({"MemoryLimit": true, "CpuCfsQuota": true, "PidsLimit": true}), UserMapping::Same, &[])]
+    #[case::not_said(json!({}), UserMapping::Same, &[])]
+    #[case::one_is_ignored(json!({"MemoryLimit": false, "PidsLimit": true}), UserMapping::Rootless, &["memory"])]
+    #[case::rootless(json!({"MemoryLimit": true, "CgroupVersion": "1"}), UserMapping::Rootless, &LIMITS)]
+    #[case::delegated(json!({"MemoryLimit": true, "CgroupVersion": "2"}), UserMapping::Rootless, &[])]
+    fn limits_that_an_engine_ignores_are_known(
+        #[case] info: serde_json::Value,
+        #[case] users: UserMapping,
+        #[case] expected: &[&str],
+    ) {
+        let info = serde_json::from_value(info).unwrap();
+        assert_eq!(ignored_limits(&info, users), expected);
     }
 
     #[rstest]

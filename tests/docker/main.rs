@@ -34,6 +34,7 @@ mod refused;
 mod relayed;
 mod rootless;
 mod runs;
+mod runtimes;
 mod seal;
 mod seal_lost;
 mod sealed;

@@ -5,10 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use rstest::rstest;
 use serde_json::Value;
 
 use crate::need;
 use crate::support::ralph::{Place, finish, in_place_of, waited_for};
+use crate::support::security_page::check_column;
 use crate::support::{engine, skip};
 
 /// A user whom no machine has, and who has as many others below as an engine needs.
@@ -20,12 +22,23 @@ const IMAGE: &str = "busybox:1";
 const ENTER: [&str; 9] = [
     "--setuid", "0", "--setgid", "0", "unshare", "--net", "--mount", "--pid", "--fork",
 ];
-const START: &str = "mount -t tmpfs tmpfs /run; mkdir -p /etc/docker && mount -t tmpfs tmpfs /etc/docker; \
+const START_DOCKER: &str = "mkdir -p /etc/docker && mount -t tmpfs tmpfs /etc/docker; \
     exec dockerd --rootless --host unix://$PWD/socket --data-root $PWD/data --exec-root $PWD/exec --pidfile $PWD/pid \
     --bridge=none --iptables=false --storage-driver=vfs";
+/// Podman would enter the namespace of its user by itself; it finds out here that it is in it.
+const START_PODMAN: &str = "mkdir engine-home; \
+    HOME=$PWD/engine-home _CONTAINERS_USERNS_CONFIGURED=done _CONTAINERS_ROOTLESS_UID=$0 _CONTAINERS_ROOTLESS_GID=$0 \
+    exec podman --root $PWD/data --runroot $PWD/exec --tmpdir $PWD/tmp --storage-driver vfs --events-backend file \
+    --cgroup-manager cgroupfs system service --time 0 unix://$PWD/socket";
 
-#[test]
-fn the_sandboxes_of_a_rootless_engine_hold_every_attack() {
+#[rstest]
+#[case::docker("dockerd", START_DOCKER, "rootless docker")]
+#[case::podman("podman", START_PODMAN, "rootless podman")]
+fn the_sandboxes_of_a_rootless_engine_hold_every_attack(
+    #[case] program: &str,
+    #[case] start: &str,
+    #[case] column: &str,
+) {
     let place = Place::new();
     place.write(
         "ralph.toml",
@@ -34,15 +47,14 @@ fn the_sandboxes_of_a_rootless_engine_hold_every_attack() {
             engine::seal_config()
         ),
     );
-    let engine = need!(Rootless::start(&place));
+    let engine = need!(Rootless::start(&place, program, start));
     let mut selftest = place.ralph(&["selftest", "--escapes", "--json"]);
     selftest.env("DOCKER_HOST", engine.host());
     let ended = finish(&mut engine.as_its_user(&selftest));
     ended.expect(0, &[]);
     let matrix: Value = serde_json::from_str(&ended.stdout).unwrap();
-    let verdicts: Vec<&str> = matrix["cases"]
-        .as_array()
-        .unwrap()
+    let cases = matrix["cases"].as_array().unwrap();
+    let verdicts: Vec<&str> = cases
         .iter()
         .map(|case| case["verdict"].as_str().unwrap())
         .collect();
@@ -51,6 +63,7 @@ fn the_sandboxes_of_a_rootless_engine_hold_every_attack() {
     let count = |verdict: &str| verdicts.iter().filter(|found| **found == verdict).count();
     let counts = ["open", "not-enforceable", "not-tried"].map(count);
     assert_eq!(counts, [0, 1, 1], "{matrix}");
+    check_column(column, cases);
 }
 
 /// An engine whose user owns a place.
@@ -60,8 +73,8 @@ struct Rootless<'a> {
 }
 
 impl<'a> Rootless<'a> {
-    fn start(place: &'a Place) -> Result<Self, String> {
-        for program in ["dockerd", "unshare", "nsenter", "setpriv", "busybox"] {
+    fn start(place: &'a Place, engine: &str, start: &str) -> Result<Self, String> {
+        for program in [engine, "docker", "unshare", "nsenter", "setpriv", "busybox"] {
             skip::program(program)?;
         }
         // This program too must be where that user finds it.
@@ -80,7 +93,8 @@ impl<'a> Rootless<'a> {
         command
             .args(["--user", "--target", &space.0.id().to_string()])
             .args(ENTER)
-            .args(["--kill-child", "--mount-proc", "sh", "-ec", START])
+            .args(["--kill-child", "--mount-proc", "sh", "-ec"])
+            .args([&format!("mount -t tmpfs tmpfs /run; {start}"), USER])
             .current_dir(place.path());
         command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
         let mut engine = Self {

@@ -10,25 +10,33 @@ use ralph::sandbox::escapes::{AttackResult, AttackVerdict, escapes};
 use ralph::sandbox::{
     Capabilities, Provider, RemovalScope, Sandbox, SandboxError, SandboxListing, SandboxSpec,
 };
+use rstest::rstest;
 use serde_json::Value;
 
 use crate::docker_test::DockerTest;
 use crate::need;
+use crate::support::engine::Which;
 use crate::support::ralph::{Place, finish};
 use crate::support::security_page::check_column;
 use crate::support::{base, engine};
 
+#[rstest]
+#[case::docker(Which::Found, engine::seal_config(), "docker")]
+#[case::relayed(Which::Found, "[sandbox.docker]\nseal = \"relayed\"\n".to_owned(), "docker, relayed")]
+#[case::podman(Which::Podman, engine::seal_config(), "podman")]
 #[tokio::test]
-async fn docker_enforces_everything_but_its_known_gap() {
-    let engine = need!(engine::engine().await);
+async fn an_engine_enforces_everything_but_the_known_gap(
+    #[case] which: Which,
+    #[case] seal: String,
+    #[case] column: &str,
+) {
+    let docker_dir = tempfile::tempdir().unwrap();
+    let engine = need!(engine::engine_of(which, docker_dir.path()).await);
     let image = need!(base::image(&engine).await);
     let place = Place::new();
     place.write(
         "ralph.toml",
-        &format!(
-            "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"docker\"\nimage = \"{image}\"\n{}",
-            engine::seal_config()
-        ),
+        &format!("[agent]\nname = \"actions\"\n[sandbox]\ntype = \"docker\"\nimage = \"{image}\"\n{seal}"),
     );
     let mut command = place.ralph(&["selftest", "--escapes", "--json"]);
     let ended = finish(command.env("DOCKER_HOST", engine.endpoint().to_string()));
@@ -52,7 +60,7 @@ async fn docker_enforces_everything_but_its_known_gap() {
         let expected = if inside_tls { "not-enforceable" } else { "enforced" };
         assert_eq!(case["verdict"], expected, "{case}");
     }
-    check_column("docker", cases);
+    check_column(column, cases);
 }
 
 #[test]

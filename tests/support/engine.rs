@@ -104,6 +104,7 @@ pub fn options(dir: &Path) -> DockerOptions {
         cache: dir.join("image-files"),
         host: host(),
         seal: seal(),
+        runtime: None,
         host_name: "test".to_owned(),
         clock: ralph::clock::system(),
     }

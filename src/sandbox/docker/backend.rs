@@ -16,7 +16,7 @@ use super::super::session_slot::SessionSlot;
 use super::super::workspace_provider::{FoundSandbox, Instance, WorkspaceBackend};
 use super::super::{
     Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, SandboxActivity, SandboxError,
-    SandboxSpec,
+    SandboxErrorKind, SandboxSpec,
 };
 use super::container::{self, GuestSource, ROOT, label};
 use super::create;
@@ -30,7 +30,9 @@ use super::seccomp;
 use super::user::AgentUser;
 use super::{DockerOptions, engine_failed, engine_failed_for, unshared};
 use crate::clock::Clock;
-use crate::engine::{Container, ContainerState, Digest, Engine, EngineEndpoint, EngineInfo, SeccompProfile};
+use crate::engine::{
+    Container, ContainerState, Digest, Engine, EngineEndpoint, EngineInfo, EngineKind, SeccompProfile,
+};
 use crate::id::RunId;
 use crate::network::PolicyMode;
 
@@ -51,6 +53,10 @@ pub(super) struct EngineHost {
     pub(super) guest: GuestFile,
     /// The filter of system calls of all containers.
     pub(super) seccomp: SeccompProfile,
+    /// The OCI runtime of sandboxes. `None` is the engine's default.
+    pub(super) runtime: Option<String>,
+    /// The file that names the DNS server of sealed sandboxes, if the engine does not write one.
+    pub(super) resolver: Option<PathBuf>,
     /// The directory that caches files of images.
     pub(super) cache: PathBuf,
     info: EngineInfo,
@@ -113,7 +119,11 @@ impl EngineHost {
             ));
         }
         let info = engine.info().await.map_err(engine_failed)?;
+        if let Some(runtime) = &options.runtime {
+            check_runtime(runtime, &info)?;
+        }
         Ok(Self {
+            runtime: options.runtime.clone(),
             user: AgentUser::new(info.users)?,
             // The file server of a VM runs as the user, who may not read the guest's file.
             guest: if info.has_other_kernel {
@@ -124,6 +134,15 @@ impl EngineHost {
             seccomp: seccomp::install(&options.guest_dir).map_err(|error| {
                 SandboxError::host("write the seccomp profile into", &options.guest_dir, error)
             })?,
+            resolver: match info.kind {
+                EngineKind::Docker => None,
+                EngineKind::Podman => {
+                    let installed = holder::install_resolver(&options.guest_dir);
+                    Some(installed.map_err(|error| {
+                        SandboxError::host("write resolv.conf into", &options.guest_dir, error)
+                    })?)
+                }
+            },
             processors: info.cpus,
             cache: options.cache.clone(),
             data_dir: info.data_dir.clone(),
@@ -149,6 +168,11 @@ impl EngineHost {
             }
         };
         self.chosen_seal.get_or_try_init(choosing).await
+    }
+
+    /// The limits that containers of this engine do not have.
+    pub(super) fn ignored_limits(&self) -> &[&'static str] {
+        &self.info.ignored_limits
     }
 
     /// The digest of the image of a spec; `None` if the engine does not have it.
@@ -226,6 +250,7 @@ impl EngineHost {
             lifecycle: Lifecycle::running(),
             used: AtomicBool::new(true),
             clock: self.clock.clone(),
+            runtime: self.runtime.clone(),
             seal,
         }
     }
@@ -279,7 +304,7 @@ impl WorkspaceBackend for DockerBackend {
         let host = self.host().await?;
         let image = host.image(spec).await?;
         let network = host.network_mode(spec).await?;
-        Ok(image.map(|image| container::fingerprint(spec, &image, host.user, &network)))
+        Ok(image.map(|image| container::fingerprint(spec, &image, host, &network)))
     }
 
     async fn create(
@@ -360,6 +385,30 @@ impl WorkspaceBackend for DockerBackend {
             removed.map_err(|error| engine_failed_for(&instance.name, error))?;
         }
         Ok(())
+    }
+}
+
+/// Fails if the containers of this engine cannot be run by this OCI runtime.
+fn check_runtime(runtime: &str, info: &EngineInfo) -> Result<(), SandboxError> {
+    let failed = |message: String, hint: &'static str| {
+        Err(SandboxError::new(SandboxErrorKind::Failed, message).with_hint(Some(hint)))
+    };
+    match info.kind {
+        EngineKind::Podman => failed(
+            format!("sandbox.docker.runtime is `{runtime}`, but podman chooses no runtime by container"),
+            "set `runtime` in containers.conf of podman instead, and remove sandbox.docker.runtime",
+        ),
+        EngineKind::Docker if info.runtimes.contains(runtime) => Ok(()),
+        EngineKind::Docker => {
+            let known: Vec<&str> = info.runtimes.iter().map(String::as_str).collect();
+            failed(
+                format!(
+                    "the engine has no runtime `{runtime}` (sandbox.docker.runtime); it has: {}",
+                    known.join(", ")
+                ),
+                "add it to `runtimes` in daemon.json of the engine and restart that, or correct sandbox.docker.runtime",
+            )
+        }
     }
 }
 

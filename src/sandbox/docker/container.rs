@@ -10,11 +10,13 @@ use super::inspection;
 use super::seal::SealTransport;
 use super::seccomp;
 use super::session_socket;
-use super::user::AgentUser;
 use crate::engine::{ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, Digest};
 
 /// Where the workspace is inside.
 pub(super) const ROOT: &str = "/workspace";
+
+/// The file that names the DNS server, inside.
+const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Where the guest program is inside.
 pub(super) const GUEST: &str = "/.ralph/guest";
@@ -68,7 +70,7 @@ pub(super) struct ContainerParts {
 pub(super) fn fingerprint(
     spec: &SandboxSpec,
     image: &Digest,
-    user: AgentUser,
+    host: &EngineHost,
     network: &NetworkMode,
 ) -> String {
     fingerprint::fingerprint(&(
@@ -78,7 +80,7 @@ pub(super) fn fingerprint(
         ),
         seccomp::PROFILE,
         image.to_string(),
-        user.to_string(),
+        (host.user.to_string(), host.user.owns_programs(), &host.runtime),
         spec.network.lines(),
         &spec.mounts,
         &spec.resources,
@@ -107,6 +109,7 @@ pub(super) fn container(
     dir: &SandboxDir,
     parts: ContainerParts,
 ) -> ContainerSpec {
+    let mounts = mounts(host, spec, &parts, dir);
     ContainerSpec {
         name: dir.name(),
         image: image.to_string(),
@@ -115,16 +118,18 @@ pub(super) fn container(
         work_dir: PathBuf::from(ROOT),
         env: variables(spec),
         labels: parts.labels,
-        mounts: mounts(spec, &parts.guest, dir),
+        mounts,
         shared_dir: None,
         shared_dir_of: match parts.guest {
             GuestSource::Holder(holder) => Some(holder),
             GuestSource::File(_) | GuestSource::Missing(_) => None,
         },
-        in_memory: BTreeMap::from([(PathBuf::from("/tmp"), tmp_options(&spec.resources))]),
+        in_memory: in_memory(host, &spec.resources),
         limits: limits(&spec.resources, host.processors),
         network: parts.network,
         seccomp: Some(host.seccomp.clone()),
+        runtime: host.runtime.clone(),
+        read_only_root: host.user.owns_programs(),
         manages_network: false,
         removes_itself: false,
     }
@@ -145,7 +150,12 @@ fn variables(spec: &SandboxSpec) -> BTreeMap<String, String> {
     env
 }
 
-fn mounts(spec: &SandboxSpec, guest: &GuestSource, dir: &SandboxDir) -> Vec<ContainerMount> {
+fn mounts(
+    host: &EngineHost,
+    spec: &SandboxSpec,
+    parts: &ContainerParts,
+    dir: &SandboxDir,
+) -> Vec<ContainerMount> {
     let own = ContainerMount {
         source: dir.workspace(),
         target: PathBuf::from(ROOT),
@@ -156,7 +166,7 @@ fn mounts(spec: &SandboxSpec, guest: &GuestSource, dir: &SandboxDir) -> Vec<Cont
         target: PathBuf::from(target),
         read_only: true,
     };
-    let guest = match guest {
+    let guest = match &parts.guest {
         GuestSource::File(file) => vec![
             read_only(file.clone(), GUEST),
             read_only(dir.session_socket_dir(), session_socket::DIRECTORY),
@@ -172,8 +182,26 @@ fn mounts(spec: &SandboxSpec, guest: &GuestSource, dir: &SandboxDir) -> Vec<Cont
         target: mount.target.clone(),
         read_only: true,
     });
-    let ours = std::iter::once(own).chain(guest).chain(trust);
+    let resolver = host
+        .resolver
+        .iter()
+        .filter(|_| matches!(parts.network, ContainerNetwork::SharedWith(_)))
+        .map(|file| read_only(file.clone(), RESOLVER));
+    let ours = std::iter::once(own).chain(guest).chain(trust).chain(resolver);
     ours.chain(others).collect()
+}
+
+/// Where everybody may write. On a read-only file system that is no directory of the image.
+fn in_memory(host: &EngineHost, resources: &Resources) -> BTreeMap<PathBuf, String> {
+    let dirs = if host.user.owns_programs() {
+        &["/tmp", "/var/tmp"][..]
+    } else {
+        &["/tmp"]
+    };
+    let options = tmp_options(resources);
+    dirs.iter()
+        .map(|dir| (PathBuf::from(dir), options.clone()))
+        .collect()
 }
 
 /// `/tmp` counts as memory and gets at most half of it.

@@ -93,6 +93,12 @@ async fn create_containers(
 
     let sandbox = host.sandbox(dir, container, Some(spec), seal);
     sandbox.run().await?;
+    if !host.ignored_limits().is_empty() {
+        let ignored = host.ignored_limits().join(", ");
+        sandbox.slot.add_notice(format!(
+            "the engine cannot limit these of the sandbox: {ignored} (no control groups are delegated to the engine)"
+        ));
+    }
     Ok(DockerSandbox {
         used: AtomicBool::new(false),
         image: Some(image.to_string()),

@@ -164,6 +164,8 @@ async fn boot_id_in_container(engine: &Engine) -> Result<String, EngineError> {
         },
         network: ContainerNetwork::Isolated { dns: None },
         seccomp: None,
+        runtime: None,
+        read_only_root: false,
         manages_network: false,
         removes_itself: true,
     };

@@ -45,6 +45,8 @@ pub struct DockerOptions {
     pub cache: PathBuf,
     /// How networks are sealed.
     pub seal: SealChoice,
+    /// The OCI runtime of sandboxes. `None` is the engine's default.
+    pub runtime: Option<String>,
     /// The name of this host.
     pub host_name: String,
     /// The wall clock, which is compared with the events of the engine.

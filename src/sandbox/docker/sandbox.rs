@@ -59,6 +59,8 @@ pub(super) struct DockerSandbox {
     pub(super) lifecycle: Lifecycle,
     /// Whether processes may run that were started in the sandbox.
     pub(super) used: AtomicBool,
+    /// The OCI runtime that runs it. `None` is the engine's default.
+    pub(super) runtime: Option<String>,
     /// Set if its network is sealed, and this process owns it.
     pub(super) seal: Option<Seal>,
     pub(super) clock: Arc<dyn Clock>,

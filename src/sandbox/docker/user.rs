@@ -47,6 +47,11 @@ impl AgentUser {
         };
         Ok(Self { inside, outside })
     }
+
+    /// Whether the programs of an image belong to this user, so that only a read-only file system protects them.
+    pub(super) fn owns_programs(self) -> bool {
+        self.inside.uid == 0
+    }
 }
 
 /// In the format of an engine, `uid:gid`.
@@ -74,6 +79,7 @@ mod tests {
     ) {
         let agent = AgentUser::for_user(FileOwner { uid, gid: uid }, users).unwrap();
         assert_eq!((agent.to_string().as_str(), agent.outside), (inside, outside));
+        assert_eq!(agent.owns_programs(), users == UserMapping::Rootless);
     }
 
     #[test]

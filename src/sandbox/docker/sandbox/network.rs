@@ -44,7 +44,10 @@ impl DockerSandbox {
         let Some(seal) = &self.seal else {
             return Ok(());
         };
-        let mut proved = Err(SealError::NotProbed("the guest cannot run in it".to_owned()));
+        let mut proved = Err(match &self.runtime {
+            Some(runtime) => SealError::NoGuestInRuntime(runtime.clone()),
+            None => SealError::NotProbed("the guest cannot run in it".to_owned()),
+        });
         // A process inside may end a session. That says nothing about the network, so it is tried twice.
         for _ in 0..2 {
             match self.session().await {

@@ -71,6 +71,11 @@ pub enum SealError {
     /// No probe could run inside.
     #[error("cannot run probes in the sandbox: {0}")]
     NotProbed(String),
+    /// The guest, which has to probe the network from inside, cannot run with this OCI runtime.
+    #[error(
+        "the runtime `{0}` (sandbox.docker.runtime) cannot run the guest, which has to probe the network from inside"
+    )]
+    NoGuestInRuntime(String),
     /// No listener outside could receive a probe.
     #[error("cannot verify from outside that nothing leaves the sandbox")]
     NoCanaries(#[source] io::Error),
@@ -133,6 +138,10 @@ impl SealError {
             Self::NoCanaries(_) | Self::NotReceived(_) => Some(
                 "ralph listens at the addresses of this host to verify that no sandbox reaches them, and a firewall may \
                  block that; `ralph selftest` tries it again",
+            ),
+            Self::NoGuestInRuntime(_) => Some(
+                "use a newer version of that runtime, or none: it must execute programs that are not readable (mode 0111), \
+                 join the network of another container, and apply the seccomp profile of a container",
             ),
             Self::TooManyPorts(_) => Some("use fewer ports in sandbox.network.allowed"),
             Self::Listen { .. } => Some(

@@ -15,6 +15,7 @@ use super::super::inspection;
 use super::holder_connection::HolderConnection;
 use super::relay::RelayConnection;
 use super::{HolderLink, SealError, SealTransport};
+use crate::atomic_file::{FileAccess, write_atomically};
 use crate::engine::{
     Container, ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, ContainerState, Digest,
     Engine, EngineError, ExecSpec, TarStream,
@@ -119,6 +120,17 @@ pub(in super::super) fn name(sandbox: &str) -> String {
     format!("{sandbox}-net")
 }
 
+/// Writes a file that names the DNS server of sandboxes into this directory. Podman gives a container without a network no
+/// such file, and so none to those that share its network either.
+pub(in super::super) fn install_resolver(dir: &Path) -> io::Result<PathBuf> {
+    let (file, text) = (dir.join("resolv.conf"), format!("nameserver {DNS}\nsearch .\n"));
+    if std::fs::read(&file).ok().as_deref() != Some(text.as_bytes()) {
+        std::fs::create_dir_all(dir)?;
+        write_atomically(&file, text.as_bytes(), FileAccess::Mode(0o644))?;
+    }
+    Ok(file)
+}
+
 /// The container of a holder. `dir` is the host directory that it shares with ralph, if it hands over its sockets.
 /// Otherwise it shares the guest program with the sandbox.
 pub(in super::super) fn container(
@@ -157,6 +169,9 @@ pub(in super::super) fn container(
         },
         network: ContainerNetwork::Isolated { dns: Some(DNS) },
         seccomp: None,
+        // A runtime with a kernel of its own has no firewall that the sandbox would share.
+        runtime: None,
+        read_only_root: true,
         manages_network: true,
         removes_itself: false,
     }
