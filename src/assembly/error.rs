@@ -242,6 +242,7 @@ impl From<StateError> for AssemblyError {
                 Runtime,
                 Some("nothing more is written here; the other process goes on from the last checkpoint"),
             ),
+            StateError::NewerFormat { .. } => (Usage, Some("use the ralph that wrote it, or a newer one")),
             StateError::Corrupt { .. } => (
                 Runtime,
                 Some("the run's state ref in the repository still holds its last checkpoint"),

@@ -13,7 +13,7 @@ use super::{AssemblyContext, AssemblyError, AssemblyReporter, Local, Ralph, Surr
 use crate::config::{self, ConfigInputs};
 use crate::id::{ObjectId, RunId};
 use crate::sandbox::local::{LocalOptions, LocalProvider};
-use crate::state::{RunDir, RunFacts};
+use crate::state::{RUN_FORMAT, RunDir, RunFacts};
 
 const TASK: &str = include_str!("../../templates/demo/ralph_task.md");
 
@@ -37,6 +37,7 @@ impl Desk {
     fn run(&self, task: &str, project: Option<&Path>, overrides: &[(&str, &str)]) -> RunDir {
         let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let facts = RunFacts {
+            format: RUN_FORMAT,
             id: RunId::random(),
             created: Timestamp::UNIX_EPOCH,
             version: "0".to_owned(),

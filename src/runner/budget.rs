@@ -257,6 +257,7 @@ mod tests {
     fn opened() -> JournalEntry {
         JournalEntry::Opened {
             owner: "o".to_owned(),
+            format: 1,
         }
     }
 

@@ -1,13 +1,13 @@
 //! New runs: from a task, or adopted from another host's checkpoint.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
 use crate::id::RunId;
 use crate::scm::{self, CheckpointContent, Checkpoints, Repository, StateFile};
 use crate::secret::Redactor;
-use crate::state::{RunDir, RunFacts, Runs, StateError, to_json};
+use crate::state::{RUN_FORMAT, RunDir, RunFacts, Runs, StateError, to_json};
 use crate::task::Task;
 
 use super::RunError;
@@ -61,6 +61,7 @@ pub async fn create(
     let branch = scm::reserve_branch(repo, &name, &taken, &base).await?;
     let overrides = new.overrides.into_iter();
     let facts = RunFacts {
+        format: RUN_FORMAT,
         id: RunId::random(),
         created: new.created,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -134,8 +135,7 @@ pub async fn adopt(runs: &Runs, repo: &Repository, run: &RunId) -> Result<RunDir
     };
     let checkpoint = checkpoints.load().await?.ok_or_else(missing)?;
     let bytes = checkpoints.file(&checkpoint.commit, "run.json").await?;
-    let facts: RunFacts =
-        serde_json::from_slice(&bytes.ok_or_else(missing)?).map_err(StateError::corrupt("run.json"))?;
+    let facts = RunFacts::parse(Path::new("run.json"), &bytes.ok_or_else(missing)?)?;
     Ok(runs.create(RunFacts {
         repository: repo.common_dir().to_owned(),
         ..facts

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::event::EventKind;
 use crate::scm::{self, Checkpoint, Checkpoints, Repository};
-use crate::state::{JournalEntry, RunLock, RunOutcomeKind, StateError, if_exists};
+use crate::state::{JournalEntry, RUN_FORMAT, RunLock, RunOutcomeKind, StateError, if_exists};
 use crate::task::{Task, starter};
 
 use super::error::Halt;
@@ -185,7 +185,10 @@ impl Run<'_> {
 
     fn append_opened(&mut self) -> Result<(), StateError> {
         let owner = self.inputs.parts.owner.to_string();
-        self.progress.append(JournalEntry::Opened { owner })
+        self.progress.append(JournalEntry::Opened {
+            owner,
+            format: RUN_FORMAT,
+        })
     }
 }
 

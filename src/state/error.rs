@@ -30,6 +30,16 @@ pub enum StateError {
         /// The cause.
         source: serde_json::Error,
     },
+    /// A newer ralph wrote the file.
+    #[error("`{}` has format {found}; this ralph knows formats up to {known}", path.display())]
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format that is known.
+        known: u32,
+    },
     /// A value cannot be written as JSON.
     #[error("cannot encode the contents of `{}`", path.display())]
     Encode {

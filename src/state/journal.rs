@@ -12,6 +12,7 @@ use crate::event::RunEnd;
 use crate::id::ObjectId;
 use crate::usage::{Tokens, Usd};
 
+use super::run_dir::{check_format, first_format};
 use super::{
     CheckResult, CommandFailure, DoctorReport, Intervention, InterventionRequest, IterationRecord,
     StateError, if_exists, open_to_append, repair_log, to_json, write_atomically,
@@ -51,6 +52,9 @@ pub enum JournalEntry {
     Opened {
         /// The process, for people.
         owner: String,
+        /// The format of the lines from here on.
+        #[serde(default = "first_format")]
+        format: u32,
     },
     /// An iteration starts.
     IterationStarted {
@@ -266,11 +270,15 @@ impl Journal {
     pub fn parse(path: &Path, text: &str) -> Result<Vec<JournalLine>, StateError> {
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let parse = |(index, line): (usize, &str)| {
-            serde_json::from_str(line).map_err(|source| StateError::Corrupt {
+            let line: JournalLine = serde_json::from_str(line).map_err(|source| StateError::Corrupt {
                 path: path.to_owned(),
                 line: index + 1,
                 source,
-            })
+            })?;
+            if let JournalEntry::Opened { format, .. } = line.entry {
+                check_format(path, format)?;
+            }
+            Ok(line)
         };
         whole.lines().enumerate().map(parse).collect()
     }

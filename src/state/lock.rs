@@ -129,7 +129,7 @@ fn open(path: &Path) -> Result<File, StateError> {
 }
 
 /// The process that took the lock last; `None` if it has not written its name yet.
-fn read_owner(dir: &Path) -> Result<Option<RunOwner>, StateError> {
+pub(super) fn read_owner(dir: &Path) -> Result<Option<RunOwner>, StateError> {
     let path = dir.join(OWNER_FILE);
     let bytes = if_exists(fs::read(&path)).map_err(StateError::io("read", &path))?;
     let owner = bytes.map(|bytes| serde_json::from_slice(&bytes)).transpose();

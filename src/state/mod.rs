@@ -29,4 +29,4 @@ pub use record::{
     LoopSignals, Rung, UncommittedWork, WeakenedCheck, WeakeningKind,
 };
 pub use review_round::{REVIEW_ROUNDS, ReviewRound, is_done, is_in_review, review_rounds, since_done};
-pub use run_dir::{RunDir, RunFacts, Runs};
+pub use run_dir::{RUN_FORMAT, RunDir, RunFacts, Runs};

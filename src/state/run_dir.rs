@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{ObjectId, RunId};
 
-use super::lock::lock_file;
+use super::lock::{lock_file, read_owner};
 use super::{
     Inbox, Intervention, Journal, JournalEntry, JournalLine, RunLock, RunOwner, StateError, entries_of,
     if_exists, interventions, write_atomically,
@@ -21,9 +21,35 @@ const TEMPORARY: [&str; 2] = [".tmp", "quarantine-"];
 /// The prefix of a run's directory that is being removed.
 const REMOVED: &str = ".removed-";
 
+/// The newest format of a run's files that this ralph reads and writes. 0.1.0 wrote the first one without naming it.
+///
+/// A change that an older ralph cannot read has the next number. `format` in `run.json`, and the journal lines `opened` with
+/// theirs, stay as they are in every format.
+pub const RUN_FORMAT: u32 = 1;
+
+/// The format of files that do not name one.
+pub(super) fn first_format() -> u32 {
+    1
+}
+
+/// Refuses files of a newer format.
+pub(super) fn check_format(path: &Path, found: u32) -> Result<(), StateError> {
+    if found > RUN_FORMAT {
+        return Err(StateError::NewerFormat {
+            path: path.to_owned(),
+            found,
+            known: RUN_FORMAT,
+        });
+    }
+    Ok(())
+}
+
 /// What is fixed when a run is created.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunFacts {
+    /// The format of `run.json`.
+    #[serde(default = "first_format")]
+    pub format: u32,
     /// The id of the run.
     pub id: RunId,
     /// When it was created.
@@ -53,6 +79,18 @@ pub struct RunFacts {
 }
 
 impl RunFacts {
+    /// Parses `run.json`. A newer format is refused by name, whatever else changed in it.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, StateError> {
+        #[derive(Deserialize)]
+        struct Format {
+            #[serde(default = "first_format")]
+            format: u32,
+        }
+        let Format { format } = serde_json::from_slice(bytes).map_err(StateError::corrupt(path))?;
+        check_format(path, format)?;
+        serde_json::from_slice(bytes).map_err(StateError::corrupt(path))
+    }
+
     /// The text of the task after these lines of the journal: that of the newest edit.
     #[must_use]
     pub fn task_after<'a>(&'a self, lines: &'a [JournalLine]) -> &'a str {
@@ -104,7 +142,7 @@ impl Runs {
             run: run.clone(),
             runs: self.dir.clone(),
         })?;
-        let facts = serde_json::from_slice(&bytes).map_err(StateError::corrupt(file))?;
+        let facts = RunFacts::parse(&file, &bytes)?;
         Ok(RunDir { path, facts })
     }
 
@@ -269,6 +307,11 @@ impl RunDir {
         RunLock::holder(&self.path)
     }
 
+    /// The process that worked on the run last, or does now.
+    pub fn last_owner(&self) -> Result<Option<RunOwner>, StateError> {
+        read_owner(&self.path)
+    }
+
     /// Writes to the journal that an error ended the process before it worked on the run, where `status` finds it. A run that
     /// ended by rule keeps that outcome.
     pub fn record_broken(&self, owner: &RunOwner, at: Timestamp, reason: String) -> Result<(), StateError> {
@@ -299,6 +342,7 @@ mod tests {
 
     fn facts(id: RunId) -> RunFacts {
         RunFacts {
+            format: RUN_FORMAT,
             id,
             created: Timestamp::UNIX_EPOCH,
             version: "0".into(),
@@ -341,6 +385,54 @@ mod tests {
         let owner = RunLock::take(&run.path, &run.facts().id, &RunOwner::this_process("here")).unwrap();
         run.clear_leftovers(&owner).unwrap();
         assert!(left.iter().all(|path| !path.exists()) && kept.exists());
+    }
+
+    /// A run as 0.1.0 left it.
+    fn old_run(dir: &Path) -> RunDir {
+        let path = dir.join("rbpnqzpj6");
+        fs::create_dir(&path).unwrap();
+        let facts = include_str!("../../tests/fixtures/state/0.1.0/run.json");
+        fs::write(path.join("run.json"), facts).unwrap();
+        let journal = include_str!("../../tests/fixtures/state/0.1.0/journal.jsonl");
+        fs::write(path.join("journal.jsonl"), journal).unwrap();
+        Runs::under(dir)
+            .open(&RunId::parse("rbpnqzpj6").unwrap())
+            .unwrap()
+    }
+
+    #[test]
+    fn a_run_of_0_1_0_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = old_run(dir.path());
+        assert_eq!((run.facts.format, &*run.facts.version), (1, "0.1.0"));
+        let lines = run.journal().unwrap();
+        let is_recorded = |line: &&JournalLine| matches!(line.entry, JournalEntry::Recorded(_));
+        assert_eq!(lines.iter().filter(is_recorded).count(), 3);
+        let newest = &lines.last().unwrap().entry;
+        assert!(matches!(newest, JournalEntry::Ended { .. }), "{newest:?}");
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = old_run(dir.path());
+        let newer = "{\"seq\":18,\"at\":\"2030-01-01T00:00:00Z\",\"entry\":\"opened\",\"owner\":\"a\",\"format\":99}\n\
+                     {\"seq\":19,\"at\":\"2030-01-01T00:00:00Z\",\"entry\":\"teleported\"}\n";
+        let journal = fs::read_to_string(run.journal_file()).unwrap();
+        fs::write(run.journal_file(), journal + newer).unwrap();
+        let error = run.journal().unwrap_err().to_string();
+        let path = run.journal_file().display().to_string();
+        let expected = format!("`{path}` has format 99; this ralph knows formats up to {RUN_FORMAT}");
+        assert_eq!(error, expected);
+
+        let file = run.path.join("run.json");
+        fs::write(&file, "{\"format\":99,\"id\":{\"new\":true}}").unwrap();
+        let error = Runs::under(dir.path()).open(&run.facts.id).unwrap_err();
+        let expected = format!(
+            "`{}` has format 99; this ralph knows formats up to {RUN_FORMAT}",
+            file.display()
+        );
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]
