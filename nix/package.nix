@@ -86,6 +86,7 @@ in
           ../docs/reference/image-hash.md
           ../tests/fixtures/agents
           ../tests/fixtures/litellm
+          ../tests/fixtures/state
           ../tests/support
         ];
       };

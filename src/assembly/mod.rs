@@ -51,7 +51,10 @@ mod run_status;
 pub(crate) mod run_view;
 mod settings;
 pub(crate) mod spec;
+#[cfg(feature = "store")]
+pub(crate) mod store;
 pub(crate) mod stored_credentials;
+pub(crate) mod summary;
 mod surroundings;
 #[cfg(test)]
 mod tests;

@@ -1,17 +1,15 @@
 //! The state of a run, as command line and API show it.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::event::RunEnd;
-use crate::runner::{self, Ledger};
 use crate::state::{InterventionRequest, JournalEntry, JournalLine, RunDir};
 use crate::task::{Checkbox, CheckboxId, Task};
 
 use super::AssemblyError;
+use super::summary::RunSummary;
 
 /// The state of a run. Independent of the stored format, which may change.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -105,46 +103,31 @@ impl RunStatus {
     pub fn new(run: &RunDir) -> Result<Self, AssemblyError> {
         let facts = run.facts();
         let lines = run.journal()?;
-        let task = facts.task_after(&lines);
-        let ticked = runner::ticked_after(facts, &lines).unwrap_or_default();
         let holder = run.holder()?;
-        let ledger = Ledger::from_journal(&lines, Duration::ZERO);
+        let summary = RunSummary::new(facts, &lines, holder.is_some());
         let last = lines.iter().rev().find_map(|line| match &line.entry {
             JournalEntry::Recorded(record) => Some(record.as_ref()),
             _ => None,
         });
-        let (state, reason) = match (&holder, lines.last().map(|line| &line.entry)) {
-            (Some(_), _) => ("running".to_owned(), None),
-            (None, Some(JournalEntry::Ended { outcome, reason })) => {
-                (outcome.to_string(), Some(reason.clone()))
-            }
-            (None, Some(JournalEntry::Broken { reason })) => {
-                (RunEnd::Broken.to_string(), Some(reason.clone()))
-            }
-            (None, _) => ("interrupted".to_owned(), None),
-        };
         let file = run.pull_request_file();
-        let pull_request = lines.iter().rev().find_map(|line| match &line.entry {
-            JournalEntry::PullRequest { location, .. } => Some(location.clone()),
-            _ => file.exists().then(|| file.display().to_string()),
-        });
+        let file = file.exists().then(|| file.display().to_string());
         Ok(Self {
             run: facts.id.to_string(),
-            state,
-            reason,
             pid: holder.map(|owner| owner.pid),
-            task: Task::parse(task).map_or_else(|_| String::new(), |task| task.title().to_owned()),
+            task: summary.title(),
             repository: facts.repository.display().to_string(),
             branch: facts.branch.clone(),
-            iterations: ledger.iterations,
-            checkboxes: checkboxes(task, &ticked),
+            iterations: summary.used.iterations,
+            checkboxes: checkboxes(summary.task, &summary.ticked),
+            state: summary.state,
+            reason: summary.reason,
             loop_score: last.map(|record| record.score.total),
-            tokens: ledger.tokens.total(),
-            cost_usd: ledger.cost.dollars(),
-            unpriced_calls: ledger.unpriced_calls,
-            worked_seconds: ledger.worked.as_secs(),
+            tokens: summary.used.tokens.total(),
+            cost_usd: summary.used.cost.dollars(),
+            unpriced_calls: summary.used.unpriced_calls,
+            worked_seconds: summary.used.worked.as_secs(),
             created: facts.created.to_string(),
-            pull_request,
+            pull_request: summary.pull_request.or(file),
             interventions: interventions(run, &lines)?,
         })
     }
@@ -170,8 +153,8 @@ fn interventions(run: &RunDir, lines: &[JournalLine]) -> Result<Vec<Intervention
     Ok(shown)
 }
 
-fn checkboxes(task: &str, ticked: &BTreeSet<CheckboxId>) -> Vec<CheckboxStatus> {
-    let checkboxes = Task::parse(task).map(|task| task.checkboxes).unwrap_or_default();
+fn checkboxes(task: Option<Task>, ticked: &BTreeSet<CheckboxId>) -> Vec<CheckboxStatus> {
+    let checkboxes = task.map(|task| task.checkboxes).unwrap_or_default();
     let show = |one: Checkbox| CheckboxStatus {
         ticked: ticked.contains(&one.id),
         text: one.text,

@@ -70,7 +70,7 @@ pub(super) async fn doctor(context: &Context, args: DoctorArgs) -> CliResult {
         (DoctorSubject::Environment, Some(_)) => Err(CliError::usage("`--apply` needs a run")),
         (DoctorSubject::Environment, None) => environment(context, args.json).await,
         (DoctorSubject::Run(name), Some(parts)) => apply(context, &name, parts).await,
-        (DoctorSubject::Run(name), None) => diagnose(context, &name).await,
+        (DoctorSubject::Run(name), None) => Box::pin(diagnose(context, &name)).await,
     }
 }
 

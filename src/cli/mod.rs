@@ -32,6 +32,7 @@ mod selftest;
 mod serve;
 mod signals;
 mod status;
+mod store;
 mod submit;
 mod terminal;
 mod token;
@@ -128,6 +129,8 @@ enum CliCommand {
     StoreToken(token::StoreTokenArgs),
     CheckToken(token::CheckTokenArgs),
     GetToken(token::GetTokenArgs),
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     #[command(subcommand)]
     Config(config::ConfigCommand),
     Serve(serve::ServeArgs),
@@ -245,6 +248,7 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::StoreToken(args) => block_on(token::store(context, args)),
         CliCommand::CheckToken(args) => block_on(token::check(context, args)),
         CliCommand::GetToken(args) => block_on(token::get(context, args)),
+        CliCommand::Store(args) => block_on(store::store(context, args)),
         CliCommand::Config(args) => config::config(context, args),
         CliCommand::Serve(args) => block_on(serve::serve(context, args)),
         CliCommand::ApiToken(args) => block_on(api_token::api_token(context, args)),

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 
+use crate::assembly::store;
 use crate::id::RunId;
 use crate::service::{SubmitRequest, SubmittedRun, submit};
-use crate::store::{Label, Store, StoreAddress, StoreError};
+use crate::store::{Label, Store, StoreError};
 
+use super::overrides::quiet_configuration;
 use super::run::{RunChoiceArgs, read_script};
 use super::{CliError, CliExit, CliResult, Context};
 
@@ -71,12 +73,8 @@ pub(super) async fn submit_run(context: &Context, args: SubmitArgs) -> CliResult
 
 /// The store of this user.
 pub(super) async fn open_store(context: &Context) -> Result<Store, CliError> {
-    let surroundings = context.surroundings();
-    let address = match surroundings.var("RALPH_DB_URL") {
-        Some(url) => StoreAddress::parse(&crate::secret::Secret::new(url), surroundings.dir())?,
-        None => StoreAddress::file(surroundings.data_dir()?.join("ralph.db")),
-    };
-    Ok(Store::open(&address).await?)
+    let config = quiet_configuration(context, Vec::new())?;
+    store::open_store(context.surroundings(), &config).await
 }
 
 /// For clap.

@@ -1,4 +1,4 @@
-//! `RALPH_DB_URL`: the address of a database for an index of runs. Nothing connects to it yet.
+//! `RALPH_DB_URL`: the address of the store. It may contain a password, so no configuration file has a key for it.
 
 use std::path::Path;
 

@@ -107,12 +107,6 @@ impl Config {
                     .to_owned(),
             );
         }
-        if self.database_url().is_some() {
-            warnings.push(
-                "`RALPH_DB_URL` has no effect yet: ralph keeps its runs in files, and no database indexes them"
-                    .to_owned(),
-            );
-        }
         warnings
     }
 

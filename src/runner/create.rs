@@ -1,6 +1,6 @@
 //! New runs: from a task, or adopted from another host's checkpoint.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use crate::secret::Redactor;
 use crate::state::{RUN_FORMAT, RunDir, RunFacts, Runs, StateError, to_json};
 use crate::task::Task;
 
-use super::RunError;
+use super::{RunError, StateRef};
 
 /// What a new run is made from.
 #[derive(Clone, Debug)]
@@ -133,11 +133,9 @@ pub async fn adopt(runs: &Runs, repo: &Repository, run: &RunId) -> Result<RunDir
         run: run.clone(),
         runs: runs.dir().to_owned(),
     };
-    let checkpoint = checkpoints.load().await?.ok_or_else(missing)?;
-    let bytes = checkpoints.file(&checkpoint.commit, "run.json").await?;
-    let facts = RunFacts::parse(Path::new("run.json"), &bytes.ok_or_else(missing)?)?;
+    let state = StateRef::read(&checkpoints).await?.ok_or_else(missing)?;
     Ok(runs.create(RunFacts {
         repository: repo.common_dir().to_owned(),
-        ..facts
+        ..state.facts
     })?)
 }

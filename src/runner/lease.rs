@@ -20,7 +20,7 @@ pub(super) const LEASE_FILE: &str = "lease.json";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Lease {
     pub(super) owner: RunOwner,
-    until: Timestamp,
+    pub(super) until: Timestamp,
 }
 
 impl Lease {

@@ -49,6 +49,7 @@ mod session;
 mod settings;
 mod setup;
 mod signature;
+mod state_ref;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -83,6 +84,7 @@ pub use metering::{AgentMetering, MeterNotices};
 pub use preflight::{Precondition, PreflightFailure};
 pub use prompt::PromptError;
 pub use settings::{CiRules, DoctorRules, DoneRules, OverlapRule, Profiles, RunSettings};
+pub use state_ref::StateRef;
 pub use trial::AgentTrial;
 
 /// The parts a run is put together from.

@@ -100,7 +100,8 @@ impl SavedRun {
     }
 }
 
-async fn journal_in(
+/// The journal in a checkpoint.
+pub(super) async fn journal_in(
     checkpoints: &Checkpoints,
     checkpoint: &Checkpoint,
 ) -> Result<Vec<JournalLine>, RunError> {

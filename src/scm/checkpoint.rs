@@ -158,6 +158,22 @@ impl Checkpoints {
     }
 }
 
+impl Repository {
+    /// The runs that have a state ref in this repository.
+    pub async fn runs_with_state(&self) -> Result<Vec<RunId>, ScmError> {
+        let command = self
+            .git
+            .command("for-each-ref --format=%(refname) refs/ralph/*/state");
+        let printed = self.git.run(&command).await?;
+        let text = String::from_utf8_lossy(&printed);
+        let names = text.lines().filter_map(|name| {
+            let run = name.strip_prefix("refs/ralph/")?.strip_suffix("/state")?;
+            RunId::parse(run).ok()
+        });
+        Ok(names.collect())
+    }
+}
+
 /// Parses `100644 blob <id><TAB><path>`.
 fn id_and_path(entry: &str) -> Option<(&str, &str)> {
     let (object, path) = entry.split_once('\t')?;

@@ -1,5 +1,7 @@
 //! The format of the database. Each migration leads to the next format.
 
+use sqlx::Executor;
+
 use super::{Dialect, Store, StoreAddress, StoreError, in_transaction};
 
 /// The newest format.
@@ -31,13 +33,13 @@ impl Store {
         let is_postgres = self.dialect() == Dialect::Postgres;
         let found = in_transaction!(self, tx => {
             if is_postgres {
-                sqlx::raw_sql(LOCK).execute(&mut *tx).await?;
+                tx.execute(LOCK).await?;
             }
-            sqlx::raw_sql(FORMAT_TABLE).execute(&mut *tx).await?;
+            tx.execute(FORMAT_TABLE).await?;
             let format: i64 = sqlx::query_scalar("SELECT format FROM ralph_store").fetch_one(&mut *tx).await?;
             let done = usize::try_from(format).unwrap_or(MIGRATIONS.len());
             for migration in MIGRATIONS.iter().skip(done) {
-                sqlx::raw_sql(migration).execute(&mut *tx).await?;
+                tx.execute(*migration).await?;
             }
             if format < STORE_FORMAT {
                 let update = sqlx::query("UPDATE ralph_store SET format = $1").bind(STORE_FORMAT);

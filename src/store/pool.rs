@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use sqlx::postgres::{PgPool, PgPoolOptions};
+use sqlx::Connection;
+use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
+use tokio::time::timeout;
 
 use super::address::{StoreAddress, StorePlace, sqlite_options};
 use super::{Dialect, StoreError};
@@ -90,7 +92,13 @@ impl Store {
             StorePlace::Postgres(options) => {
                 let pool = PgPoolOptions::new().max_connections(MOST_CONNECTIONS);
                 let pool = pool.acquire_timeout(ACQUIRE_TIMEOUT);
-                StorePool::Postgres(pool.connect_with((**options).clone()).await.map_err(open_error)?)
+                // The pool would retry a refused connection, which helps only while a server restarts.
+                let first = timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(options)).await;
+                let first = first
+                    .unwrap_or(Err(sqlx::Error::PoolTimedOut))
+                    .map_err(open_error)?;
+                first.close().await.map_err(open_error)?;
+                StorePool::Postgres(pool.connect_lazy_with((**options).clone()))
             }
         };
         let store = Self { pool };

@@ -91,6 +91,11 @@ impl Database {
         .await;
     }
 
+    /// Its address, as `RALPH_DB_URL` has it.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     pub fn is_postgres(&self) -> bool {
         self.is_postgres
     }

@@ -17,6 +17,7 @@ mod leases;
 mod limits;
 mod model;
 mod queue;
+mod rebuild;
 mod restart;
 mod runs;
 
