@@ -218,6 +218,13 @@ pub enum EventKind {
         /// The commit that it contains.
         commit: String,
     },
+    /// The CI of the forge failed on the commit of the pull request. The work goes on with what it says.
+    CiFailed {
+        /// The commit.
+        commit: String,
+        /// The names of the checks.
+        checks: Vec<String>,
+    },
     /// The run ended, or waits for a person.
     RunEnded {
         /// How it ended.

@@ -99,6 +99,8 @@ pub mod network;
 #[doc(hidden)]
 pub mod nix;
 #[doc(hidden)]
+pub mod notify;
+#[doc(hidden)]
 pub mod runner;
 pub mod sandbox;
 pub mod scm;

@@ -22,7 +22,7 @@ use super::profile_choice::check_usable;
 use super::ralph::RunTarget;
 use super::{
     AssemblyContext, AssemblyError, AssemblyReporter, Ralph, SilentReporter, Surroundings, equipment, forge,
-    image, writable,
+    image, reporting, writable,
 };
 
 /// What a task file is called where no other name is given.
@@ -197,6 +197,7 @@ impl RalphBuilder {
             target,
             profile,
         } = self.choose(&context).await?;
+        reporting::channels(&config)?;
         let services = BrokeredServices::new(&context, &config).await?;
         equipment::check(&context, &config, &services, target.script()).await?;
         forge::check(&context, &config, &target).await?;

@@ -45,6 +45,7 @@ mod ralph;
 pub(crate) mod readiness;
 mod removal;
 mod reporter;
+mod reporting;
 mod respond;
 pub(crate) mod routes;
 mod run_status;

@@ -14,9 +14,9 @@ use crate::state::RunDir;
 
 use super::broker::{BrokeredServices, RunBroker};
 use super::equipment::Equipment;
-use super::event_log::EventLog;
 use super::image::PreparedImage;
 use super::issue::{ClaimedForge, ClaimedIssue};
+use super::reporting::RunReporting;
 use super::spec::{SandboxUse, sandbox_spec};
 use super::{AssemblyContext, AssemblyError, RalphBuilder, forge, settings};
 
@@ -97,14 +97,27 @@ impl Ralph {
                 runner::create(&surroundings.runs()?, repository, &redactor, run.clone()).await?
             }
         };
-        let error = match Box::pin(self.connect(dir.clone(), redactor.clone())).await {
-            Ok(run) => return Ok(run),
-            Err(error) => error,
+        let sink = self.sink.clone();
+        let reporting = RunReporting::open(&self.context, &self.config, &dir, sink, &redactor).map(Arc::new);
+        let (error, reporting) = match reporting {
+            Err(error) => (error, None),
+            Ok(reporting) => {
+                let connecting = self.connect(dir.clone(), redactor.clone(), reporting.clone());
+                match Box::pin(connecting).await {
+                    Ok(run) => return Ok(run),
+                    Err(error) => (error, Some(reporting)),
+                }
+            }
         };
         let reason = redactor.redact(&error.to_string());
-        let recorded = dir.record_broken(&surroundings.owner(), surroundings.now(), reason);
-        if let Err(error) = recorded {
-            tracing::warn!(%error, "cannot record that the run broke");
+        match dir.record_broken(&surroundings.owner(), surroundings.now(), reason) {
+            Err(error) => tracing::warn!(%error, "cannot record that the run broke"),
+            Ok(()) => {
+                if let Some(reporting) = reporting {
+                    reporting.wake();
+                    reporting.settle().await;
+                }
+            }
         }
         let hint = format!("`ralph resume {}` tries again", dir.facts().id);
         Err(match error.hint() {
@@ -114,7 +127,12 @@ impl Ralph {
     }
 
     /// Connects the parts of a run.
-    async fn connect(self, dir: RunDir, redactor: Redactor) -> Result<ActiveRun, AssemblyError> {
+    async fn connect(
+        self,
+        dir: RunDir,
+        redactor: Redactor,
+        reporting: Arc<RunReporting>,
+    ) -> Result<ActiveRun, AssemblyError> {
         let (context, config) = (&self.context, &self.config);
         let script = dir.facts().script.as_deref();
         let usage_file = dir.spending_file();
@@ -151,7 +169,7 @@ impl Ralph {
             agents: equipment.agents,
             model: equipment.model,
             forge,
-            sink: Arc::new(EventLog::open(&dir.events_file(), self.sink)?),
+            sink: reporting.sink(),
             clock: context.surroundings.clock(),
             host,
             redactor: equipment.redactor,
@@ -165,6 +183,7 @@ impl Ralph {
             parts,
             settings,
             spec,
+            reporting,
             _brokered: brokered,
         })
     }
@@ -176,6 +195,7 @@ pub struct ActiveRun {
     parts: RunParts,
     settings: RunSettings,
     spec: SandboxSpec,
+    reporting: Arc<RunReporting>,
     /// Serves the run's agents for as long as it lives.
     _brokered: Option<RunBroker>,
 }
@@ -189,12 +209,16 @@ impl ActiveRun {
 
     /// Works on the run until it is done, failed, paused or stopped.
     pub async fn drive(&self) -> Result<RunOutcome, AssemblyError> {
-        Ok(runner::drive(&self.parts, &self.settings, &self.spec, &self.dir).await?)
+        let outcome = runner::drive(&self.parts, &self.settings, &self.spec, &self.dir).await;
+        self.reporting.settle().await;
+        Ok(outcome?)
     }
 
     /// Asks the doctor why the run is stuck, and returns the diagnosis. Nothing else may be driving the run.
     pub async fn diagnose(&self) -> Result<String, AssemblyError> {
-        Ok(runner::diagnose(&self.parts, &self.settings, &self.spec, &self.dir).await?)
+        let diagnosis = runner::diagnose(&self.parts, &self.settings, &self.spec, &self.dir).await;
+        self.reporting.settle().await;
+        Ok(diagnosis?)
     }
 
     /// Stops the sandbox after a [`ActiveRun::drive`] that was dropped, and with it what the agent left running.

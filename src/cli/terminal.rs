@@ -60,6 +60,7 @@ impl EventFormat {
             | EventKind::Waiting { .. }
             | EventKind::Warning { .. }
             | EventKind::PullRequest { .. }
+            | EventKind::CiFailed { .. }
             | EventKind::RunEnded { .. } => true,
         }
     }
@@ -212,6 +213,7 @@ fn styled_detail(kind: &EventKind) -> (Option<&'static str>, String) {
         EventKind::PullRequest { location, commit } => {
             (GREEN, format!("pull request: {location} holds {commit}"))
         }
+        EventKind::CiFailed { checks, .. } => (RED, format!("CI failed: {}", checks.join(", "))),
         kind => styled_measure(kind),
     }
 }

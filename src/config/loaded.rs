@@ -7,6 +7,7 @@ use super::env_vars::{EnvVar, EnvVarRole, env_vars};
 use super::error::ConfigError;
 use super::key::KeyPath;
 use super::layer::SettingOrigin;
+use super::notify::{NotifySettings, check_notify};
 use super::read::is_variable_name;
 use super::settings::ConfigSettings;
 use super::stack::LayerStack;
@@ -38,6 +39,7 @@ impl Config {
             check_passthrough(&mut stack, settings);
             check_image(&mut stack, settings);
             check_command_env(&mut stack, settings);
+            check_notify(&mut stack, settings);
         }
         let Some(settings) = settings.filter(|_| stack.findings.is_empty()) else {
             return Err(ConfigError::Invalid {
@@ -198,6 +200,7 @@ fn api_key_names(settings: &ConfigSettings) -> impl Iterator<Item = &str> {
     std::iter::once(settings.model_endpoint.api_key_env.as_str())
         .chain(of_profiles)
         .chain(of_commands)
+        .chain(settings.notify.iter().flat_map(NotifySettings::variables))
 }
 
 /// The lines of a multi-line secret. The first and last lines of a PEM key are not secret.

@@ -31,6 +31,7 @@ mod loaded;
 mod models;
 mod models_yaml;
 mod network;
+mod notify;
 mod quantity;
 mod read;
 mod schema;
@@ -61,6 +62,8 @@ pub use key::KeyPath;
 pub use layer::{ConfigLayer, FilePosition, SettingOrigin, SettingPlace};
 pub use loaded::Config;
 pub use models::ModelSettings;
+pub use notify::{NotifyKind, NotifySettings};
+pub(crate) use read::is_request_url;
 pub use schema::schema;
 pub use settings::{
     AgentSettings, BudgetSettings, ConfigSettings, CustomAgentSettings, DaytonaSettings, DoctorSettings,

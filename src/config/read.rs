@@ -109,12 +109,25 @@ pub(super) fn cpus<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> 
 pub(super) fn base_url<'de, D: Deserializer<'de>, T: From<String>>(from: D) -> Result<T, D::Error> {
     let expected = "an address such as \"http://127.0.0.1:4000\", without a user name or password";
     parsed(from, expected, |text| {
-        let url = reqwest::Url::parse(text).ok()?;
-        let usable = matches!(url.scheme(), "http" | "https")
+        is_request_url(text).then(|| text.trim_end_matches('/').to_owned())
+    })
+}
+
+/// The address of a request, as it is.
+pub(super) fn request_url<'de, D: Deserializer<'de>, T: From<String>>(from: D) -> Result<T, D::Error> {
+    let expected = "an address such as \"https://example.org/hook\", without a user name or password";
+    parsed(from, expected, |text| {
+        is_request_url(text).then(|| text.to_owned())
+    })
+}
+
+/// Whether a text is the address of an HTTP request, without a user name or password.
+pub(crate) fn is_request_url(text: &str) -> bool {
+    reqwest::Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https")
             && url.has_host()
             && url.username().is_empty()
-            && url.password().is_none();
-        usable.then(|| text.trim_end_matches('/').to_owned())
+            && url.password().is_none()
     })
 }
 

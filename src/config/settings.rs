@@ -15,6 +15,7 @@ use super::choice::{
 };
 use super::docker::DockerSettings;
 use super::models::ModelSettings;
+use super::notify::NotifySettings;
 use super::read;
 use crate::agent::KnownAgent;
 use crate::credential::AuthMethod;
@@ -37,6 +38,9 @@ pub struct ConfigSettings {
     /// The profile that diagnoses a stuck run.
     #[serde(deserialize_with = "read::text")]
     pub doctor_profile: String,
+    /// Who is notified about runs.
+    #[serde(default)]
+    pub notify: Vec<NotifySettings>,
     /// The sandbox of a run.
     pub sandbox: SandboxSettings,
     /// The image of a sandbox.

@@ -147,11 +147,12 @@ fn send_back(run: &mut Run<'_>, commit: &ObjectId, failed: &[CiFailure]) -> Resu
         );
         return Ok(CiVerdict::Person { reason, checks });
     }
-    run.inputs.reporter.warn(format!("CI failed: {named}"));
     progress.log_activity(&format!("CI failed on {}: {named}", commit.short()))?;
     progress.append(JournalEntry::CiFailed {
         commit: commit.clone(),
-        checks,
+        checks: checks.clone(),
     })?;
+    let commit = commit.to_string();
+    run.inputs.reporter.emit(EventKind::CiFailed { commit, checks });
     Ok(CiVerdict::Again)
 }

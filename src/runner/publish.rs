@@ -333,14 +333,14 @@ async fn open(
     });
     progress.files.write(&file, &format!("{state:#}\n"))?;
     progress.log_activity(&format!("pull request: {location} holds {}", record.tip))?;
-    run.inputs.reporter.emit(EventKind::PullRequest {
-        location: location.clone(),
-        commit: record.tip.to_string(),
-    });
     progress.append(JournalEntry::PullRequest {
         location: location.clone(),
         commit: record.tip.clone(),
     })?;
+    run.inputs.reporter.emit(EventKind::PullRequest {
+        location: location.clone(),
+        commit: record.tip.to_string(),
+    });
     Ok(Ok(opened))
 }
 

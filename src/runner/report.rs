@@ -101,20 +101,21 @@ pub(super) fn record_broken(inputs: RunInputs<'_>, error: &RunError) {
         return;
     }
     let (reporter, reason) = (inputs.reporter, error_chain(error));
-    reporter.emit(EventKind::RunEnded {
-        outcome: RunEnd::Broken,
-        reason: reason.clone(),
-    });
-    let reason = inputs.parts.redactor.redact(&reason);
-    let recorded = Journal::open(&inputs.dir.journal_file()).and_then(|(mut journal, _)| {
-        journal.append(inputs.parts.clock.now(), JournalEntry::Broken { reason })
-    });
+    let entry = JournalEntry::Broken {
+        reason: inputs.parts.redactor.redact(&reason),
+    };
+    let recorded = Journal::open(&inputs.dir.journal_file())
+        .and_then(|(mut journal, _)| journal.append(inputs.parts.clock.now(), entry));
     if let Err(error) = recorded {
         reporter.warn(format!(
             "cannot record that the run broke: {}",
             error_chain(&error)
         ));
     }
+    reporter.emit(EventKind::RunEnded {
+        outcome: RunEnd::Broken,
+        reason,
+    });
 }
 
 /// Turns the first lines of a command's output into events.

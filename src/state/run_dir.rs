@@ -236,6 +236,12 @@ impl RunDir {
         self.path.join("events.jsonl")
     }
 
+    /// What became of notifications, one JSON object per line.
+    #[must_use]
+    pub fn notifications_file(&self) -> PathBuf {
+        self.path.join("notifications.jsonl")
+    }
+
     /// The audit log of the network, one JSON object per line.
     #[must_use]
     pub fn network_file(&self) -> PathBuf {

@@ -30,6 +30,7 @@ mod litellm;
 mod model;
 mod network_cli;
 mod nix;
+mod notify;
 #[cfg(target_os = "linux")] // It reads `/proc`.
 mod output;
 mod patch;

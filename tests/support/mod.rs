@@ -24,6 +24,7 @@ pub mod model_service;
 pub mod nix;
 pub mod postgres;
 pub mod ralph;
+pub mod receiver;
 pub mod security_page;
 pub mod skip;
 pub mod vms;
