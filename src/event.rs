@@ -58,6 +58,12 @@ pub enum EventKind {
         recorded: u32,
         /// The files that had to be repaired, and how.
         repaired: Vec<String>,
+        /// The name of the agent.
+        #[serde(default)]
+        agent: String,
+        /// The name of the provider.
+        #[serde(default)]
+        provider: String,
     },
     /// A check before the first iteration.
     Preflight {
@@ -78,8 +84,14 @@ pub enum EventKind {
         model: String,
         /// Input and output tokens, if known.
         tokens: Option<u64>,
+        /// Those of the output, if known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output_tokens: Option<u64>,
         /// The cost in dollars, if known.
         cost_usd: Option<f64>,
+        /// How long the call took, in seconds; `None` for the session of an agent program, which makes calls of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seconds: Option<f64>,
     },
     /// An action of the agent starts. Some agent programs report only that they acted.
     ActionStarted {

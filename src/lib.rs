@@ -94,12 +94,15 @@ pub mod guest;
 #[doc(hidden)]
 pub mod id;
 pub mod image;
+pub mod metrics;
 pub mod model;
 pub mod network;
 #[doc(hidden)]
 pub mod nix;
 #[doc(hidden)]
 pub mod notify;
+#[doc(hidden)]
+pub mod otlp;
 #[doc(hidden)]
 pub mod runner;
 pub mod sandbox;

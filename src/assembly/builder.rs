@@ -197,7 +197,7 @@ impl RalphBuilder {
             target,
             profile,
         } = self.choose(&context).await?;
-        reporting::channels(&config)?;
+        reporting::check(&context, &config)?;
         let services = BrokeredServices::new(&context, &config).await?;
         equipment::check(&context, &config, &services, target.script()).await?;
         forge::check(&context, &config, &target).await?;

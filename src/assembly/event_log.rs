@@ -84,6 +84,8 @@ mod tests {
             kind: EventKind::RunResumed {
                 recorded: 0,
                 repaired: Vec::new(),
+                agent: String::new(),
+                provider: String::new(),
             },
         };
         let log = EventLog::open(&reader.log, reader.clone()).unwrap();

@@ -1,10 +1,13 @@
-//! Where the events of a run go: its log, the sinks of the caller, and its notifications.
+//! Where the events of a run go: its log, the sinks of the caller, its notifications and its traces.
 
 use std::sync::Arc;
 
+use crate::clock::Clock;
 use crate::config::{Config, NotifyKind, NotifySettings, is_request_url};
-use crate::event::{EventSink, Fanout};
+use crate::event::{Event, EventKind, EventSink, Fanout};
+use crate::id::RunId;
 use crate::notify::{ChannelAddress, Notifier, NotifierParts, NotifyChannel, WebhookKey};
+use crate::otlp::{OtlpEndpoint, OtlpExporter, RunTracer};
 use crate::secret::{Redactor, Secret};
 use crate::state::RunDir;
 
@@ -15,6 +18,10 @@ use super::{AssemblyContext, AssemblyError};
 pub(super) struct RunReporting {
     sinks: Vec<Arc<dyn EventSink>>,
     notifier: Option<Arc<Notifier>>,
+    tracer: Option<Arc<RunTracer>>,
+    log: Arc<dyn EventSink>,
+    clock: Arc<dyn Clock>,
+    run: RunId,
 }
 
 impl RunReporting {
@@ -35,14 +42,23 @@ impl RunReporting {
             redactor: redactor.clone(),
             host: context.surroundings.desktop_host(),
         };
-        let mut sinks = vec![log];
+        let mut sinks = vec![log.clone()];
         let mut notifier = None;
         if !channels.is_empty() {
             let started = Arc::new(Notifier::start(parts, channels));
             sinks.push(started.clone());
             notifier = Some(started);
         }
-        Ok(Self { sinks, notifier })
+        let tracer = tracer(context, config, &dir.facts().id, redactor)?;
+        sinks.extend(tracer.clone().map(|tracer| tracer as Arc<dyn EventSink>));
+        Ok(Self {
+            sinks,
+            notifier,
+            tracer,
+            log,
+            clock: context.surroundings.clock(),
+            run: dir.facts().id.clone(),
+        })
     }
 
     /// Gets every event of the run.
@@ -62,11 +78,70 @@ impl RunReporting {
         if let Some(notifier) = &self.notifier {
             notifier.settle().await;
         }
+        if let Some(tracer) = &self.tracer {
+            match tracer.flush().await {
+                0 => {}
+                lost => self.warn(format!(
+                    "{lost} spans of the trace are lost: `{ENDPOINT}` did not accept them"
+                )),
+            }
+        }
+    }
+
+    fn warn(&self, message: String) {
+        self.log.emit(&Event {
+            at: self.clock.now(),
+            run: self.run.clone(),
+            iteration: None,
+            kind: EventKind::Warning { message },
+        });
     }
 }
 
+/// The variable with the address that traces are sent to.
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+
+/// Fails if notifications or traces are configured and cannot work.
+pub(super) fn check(context: &AssemblyContext, config: &Config) -> Result<(), AssemblyError> {
+    channels(config)?;
+    endpoint(context, config)?;
+    Ok(())
+}
+
+/// The receiver of traces, if there is one.
+fn endpoint(context: &AssemblyContext, config: &Config) -> Result<Option<OtlpEndpoint>, AssemblyError> {
+    let Some(url) = context.surroundings.var(ENDPOINT) else {
+        return Ok(None);
+    };
+    if !is_request_url(url) {
+        let message = format!("`{ENDPOINT}` is no address of HTTP");
+        return Err(AssemblyError::usage(message)
+            .with_hint("set it to one such as `http://127.0.0.1:4318`, or unset it"));
+    }
+    let endpoint = OtlpEndpoint::new(url, config.credential(HEADERS).as_ref());
+    endpoint
+        .map(Some)
+        .map_err(|error| AssemblyError::usage(format!("`{HEADERS}`: {error}")))
+}
+
+fn tracer(
+    context: &AssemblyContext,
+    config: &Config,
+    run: &RunId,
+    redactor: &Redactor,
+) -> Result<Option<Arc<RunTracer>>, AssemblyError> {
+    let Some(endpoint) = endpoint(context, config)? else {
+        return Ok(None);
+    };
+    redactor.learn(endpoint.secrets());
+    let exporter = OtlpExporter::start(endpoint);
+    let exporter = exporter.map_err(|error| AssemblyError::runtime(format!("`{ENDPOINT}`: {error}")))?;
+    Ok(Some(Arc::new(RunTracer::new(exporter, run))))
+}
+
 /// The channels of the configuration. Fails if a variable that one of them names is not set, or has no valid value.
-pub(super) fn channels(config: &Config) -> Result<Vec<NotifyChannel>, AssemblyError> {
+fn channels(config: &Config) -> Result<Vec<NotifyChannel>, AssemblyError> {
     let settings = config.settings.notify.iter();
     settings
         .map(|settings| {

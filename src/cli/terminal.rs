@@ -128,10 +128,12 @@ fn styled_text(event: &Event) -> (Option<&'static str>, String) {
             BOLD,
             format!("run {run}: {task} (agent {agent}, sandbox {provider}, branch {branch})"),
         ),
-        EventKind::RunResumed { recorded, repaired } if repaired.is_empty() => {
-            (BOLD, format!("run {run}: resumed after iteration {recorded}"))
-        }
-        EventKind::RunResumed { recorded, repaired } => (
+        EventKind::RunResumed {
+            recorded, repaired, ..
+        } if repaired.is_empty() => (BOLD, format!("run {run}: resumed after iteration {recorded}")),
+        EventKind::RunResumed {
+            recorded, repaired, ..
+        } => (
             BOLD,
             format!(
                 "run {run}: resumed after iteration {recorded}; repaired: {}",
@@ -177,6 +179,7 @@ fn styled_detail(kind: &EventKind) -> (Option<&'static str>, String) {
             model,
             tokens,
             cost_usd,
+            ..
         } => {
             let tokens = tokens.map_or("unknown tokens".to_owned(), |tokens| counted(tokens, "token"));
             let cost = cost_usd.map_or("cost unknown".to_owned(), |cost| format!("${cost:.4}"));

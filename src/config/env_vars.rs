@@ -89,6 +89,8 @@ other_vars! {
     Program RALPH_HOME: "The directory of ralph's data.";
     Program RALPH_TOKEN_SERVER: "Address of the server that renews logins, instead of the vendor's; for tests.";
     Program RALPH_MARK: "Set by ralph for every process that it starts, to find them again; a nested ralph ignores it.";
+    Program OTEL_EXPORTER_OTLP_ENDPOINT: "Address of a receiver of OpenTelemetry, to which runs send their traces (OTLP over HTTP, as JSON). Not read from `.env`.";
+    Secret OTEL_EXPORTER_OTLP_HEADERS: "Headers of the requests to the receiver of OpenTelemetry: `name=value`, separated by commas.";
     Program NO_COLOR: "Turns colours off when set to anything.";
     Build RALPH_GUEST: "A prebuilt guest program of the same version, for builds of ralph that cannot build it; read at build time.";
     Tests RALPH_TEST_LITELLM: "Path of the LiteLLM proxy for the tests; set by `tests/run`.";

@@ -18,6 +18,7 @@ mod agent_loop;
 mod api_access;
 mod choice;
 mod database;
+mod daytona;
 mod de;
 mod docker;
 mod document;
@@ -56,6 +57,7 @@ pub use choice::{
     DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests,
     SandboxType, SealSetting,
 };
+pub use daytona::DaytonaSettings;
 pub use docker::DockerSettings;
 pub use error::{ConfigError, ConfigFinding};
 pub use key::KeyPath;
@@ -66,10 +68,10 @@ pub use notify::{NotifyKind, NotifySettings};
 pub(crate) use read::is_request_url;
 pub use schema::schema;
 pub use settings::{
-    AgentSettings, BudgetSettings, ConfigSettings, CustomAgentSettings, DaytonaSettings, DoctorSettings,
-    DoneSettings, ForgeGitHubSettings, ForgeSettings, GitSettings, GutterSettings, ImageSettings,
-    ModelEndpointSettings, NetworkSettings, NixImageSettings, PromptSettings, ResourceSettings,
-    SandboxSettings, TaskSettings, TimerSettings,
+    AgentSettings, BudgetSettings, ConfigSettings, CustomAgentSettings, DoctorSettings, DoneSettings,
+    ForgeGitHubSettings, ForgeSettings, GitSettings, GutterSettings, ImageSettings, ModelEndpointSettings,
+    NetworkSettings, NixImageSettings, PromptSettings, ResourceSettings, SandboxSettings, TaskSettings,
+    TimerSettings,
 };
 
 /// Every setting with its default and what it means.

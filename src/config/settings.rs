@@ -13,6 +13,7 @@ use super::api_access::ApiAccessSettings;
 use super::choice::{
     DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests, SandboxType,
 };
+use super::daytona::DaytonaSettings;
 use super::docker::DockerSettings;
 use super::models::ModelSettings;
 use super::notify::NotifySettings;
@@ -234,27 +235,6 @@ pub struct ResourceSettings {
     #[serde(rename = "timeout_minutes", deserialize_with = "read::minutes")]
     #[schemars(with = "NonZeroU32")]
     pub timeout: Duration,
-}
-
-/// `[sandbox.daytona]`
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DaytonaSettings {
-    /// A Dockerfile that Daytona builds; `None` uses snapshots.
-    #[serde(default, deserialize_with = "read::text")]
-    pub dockerfile: Option<String>,
-    /// The price of a processor for an hour.
-    #[serde(deserialize_with = "read::price")]
-    #[schemars(with = "f64", range(min = 0.0))]
-    pub usd_per_cpu_hour: Usd,
-    /// The price of a gigabyte of memory for an hour.
-    #[serde(deserialize_with = "read::price")]
-    #[schemars(with = "f64", range(min = 0.0))]
-    pub usd_per_memory_gb_hour: Usd,
-    /// The price of a gigabyte of disk for an hour.
-    #[serde(deserialize_with = "read::price")]
-    #[schemars(with = "f64", range(min = 0.0))]
-    pub usd_per_disk_gb_hour: Usd,
 }
 
 /// `[image]`

@@ -196,7 +196,9 @@ impl RunProgress<'_> {
         self.inputs.reporter.emit(EventKind::ModelAnswered {
             model: agent.name().to_owned(),
             tokens: tokens.map(Tokens::total),
+            output_tokens: tokens.map(|tokens| tokens.output),
             cost_usd: spent.cost.map(Usd::dollars),
+            seconds: None,
         });
         Ok(())
     }

@@ -32,12 +32,15 @@ pub(super) async fn ask(progress: &mut RunProgress<'_>, request: ModelRequest) -
     };
     let mut backoff = inputs.settings.model_wait;
     loop {
+        let started = Instant::now();
         let error = match call(progress, &request).await? {
             Ok(reply) => {
                 inputs.reporter.emit(EventKind::ModelAnswered {
                     model: reply.model.clone(),
                     tokens: reply.tokens.map(Tokens::total),
+                    output_tokens: reply.tokens.map(|tokens| tokens.output),
                     cost_usd: reply.cost.map(Usd::dollars),
+                    seconds: Some((started.elapsed().as_secs_f64() * 1000.0).round() / 1000.0),
                 });
                 return Ok(ModelReply {
                     text: redactor.redact(&reply.text),

@@ -64,11 +64,7 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
             task: task.title().to_owned(),
             branch: facts.branch.clone(),
             provider: parts.provider.name().to_owned(),
-            agent: parts
-                .agents
-                .for_profile(&inputs.settings.profiles.default)
-                .name()
-                .to_owned(),
+            agent: agent_name(inputs),
         });
     }
     let begun = saved.begun().cloned();
@@ -101,6 +97,12 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
         run.leave(&error).await?;
     }
     Err(error)
+}
+
+/// The agent that a run starts with.
+fn agent_name(inputs: RunInputs<'_>) -> String {
+    let profile = &inputs.settings.profiles.default;
+    inputs.parts.agents.for_profile(profile).name().to_owned()
 }
 
 impl Run<'_> {
@@ -177,9 +179,12 @@ impl Run<'_> {
             .log_activity(&format!("the run was resumed after iteration {recorded}"))?;
         self.progress.checkpoint(None).await?;
         self.workplace.reset_clone(&mut self.progress).await?;
-        self.inputs
-            .reporter
-            .emit(EventKind::RunResumed { recorded, repaired });
+        self.inputs.reporter.emit(EventKind::RunResumed {
+            recorded,
+            repaired,
+            agent: agent_name(self.inputs),
+            provider: self.inputs.parts.provider.name().to_owned(),
+        });
         Ok(())
     }
 
