@@ -184,10 +184,11 @@ pub(super) mod tests {
 
     use super::*;
     use crate::id::{ObjectId, RunId};
-    use crate::state::InterventionRequest;
+    use crate::state::{InterventionRequest, RUN_FORMAT};
 
     pub(crate) fn facts() -> RunFacts {
         RunFacts {
+            format: RUN_FORMAT,
             id: RunId::parse("r2345").unwrap(),
             created: Timestamp::UNIX_EPOCH,
             version: String::new(),
