@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ralph::engine::{Engine, EngineEnvironment};
 use ralph::exec::{Command, Discard, Host};
 use ralph::id::RunId;
-use ralph::sandbox::docker::{self, DockerOptions};
+use ralph::sandbox::docker::{self, DockerOptions, WorkspaceChoice};
 use ralph::sandbox::{Provider, Sandbox, SandboxSpec};
 use tempfile::TempDir;
 
@@ -56,6 +56,7 @@ impl Stage {
     /// A provider that knows of no other's sandboxes, as a new process would have it.
     pub(crate) fn provider(&self) -> impl Provider {
         docker::provider(DockerOptions {
+            workspace: WorkspaceChoice::Auto,
             base: self.dir.path().join("sandboxes"),
             engine: self.surroundings.clone(),
             host: self.host.clone(),

@@ -1,6 +1,10 @@
 //! What the service costs: claims from a long queue, and the time until a worker starts. `benches/run service` runs it.
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
-#![allow(missing_docs, reason = "nothing here is called by others")]
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    reason = "nothing here is called by others, and the peer is a program"
+)]
 
 mod claims;
 #[path = "../loop/figure.rs"]

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{Config, ConfigLayer, OnUnenforceable, SandboxType, SealSetting};
+use crate::config::{Config, ConfigLayer, OnUnenforceable, SandboxType, SealSetting, WorkspaceSetting};
 use crate::network::{PackageConfig, Policy};
 use crate::sandbox::daytona::{
     DaytonaOptions, DaytonaPrices, DaytonaProgress, DaytonaProvider, DaytonaSecret,
 };
-use crate::sandbox::docker::{self, DockerOptions, SealChoice};
+use crate::sandbox::docker::{self, DockerOptions, SealChoice, WorkspaceChoice};
 use crate::sandbox::docker_sandbox;
 use crate::sandbox::local::{LocalOptions, LocalProvider};
 use crate::sandbox::tart::{self, TartOptions};
@@ -113,6 +113,11 @@ pub(crate) fn docker_options(
             SealSetting::Relayed => SealChoice::Relayed,
         },
         runtime: config.settings.sandbox.docker.runtime.clone(),
+        workspace: match config.settings.sandbox.docker.workspace {
+            WorkspaceSetting::Auto => WorkspaceChoice::Auto,
+            WorkspaceSetting::Shared => WorkspaceChoice::Shared,
+            WorkspaceSetting::Volume => WorkspaceChoice::Volume,
+        },
         base: surroundings.data_dir()?.join("sandboxes"),
         engine: surroundings.engine(),
         guest_dir: surroundings.data_dir()?.join("guest"),

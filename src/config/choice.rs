@@ -54,6 +54,18 @@ pub enum SealSetting {
     Relayed,
 }
 
+/// Where the `docker` provider keeps workspaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkspaceSetting {
+    /// Shared where the engine is on this host and does not map user ids, in a volume elsewhere.
+    Auto,
+    /// In a directory of this host.
+    Shared,
+    /// In a volume of the engine.
+    Volume,
+}
+
 /// What to do when the provider cannot enforce the network policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

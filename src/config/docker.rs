@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::choice::SealSetting;
+use super::choice::{SealSetting, WorkspaceSetting};
 
 /// `[sandbox.docker]`
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -13,4 +13,6 @@ pub struct DockerSettings {
     pub seal: SealSetting,
     /// The OCI runtime of sandboxes, by the name that the engine knows it by.
     pub runtime: Option<String>,
+    /// Where workspaces are.
+    pub workspace: WorkspaceSetting,
 }

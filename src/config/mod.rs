@@ -55,7 +55,7 @@ use variables::EnvVariables;
 pub use api_access::ApiAccessSettings;
 pub use choice::{
     DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests,
-    SandboxType, SealSetting,
+    SandboxType, SealSetting, WorkspaceSetting,
 };
 pub use daytona::DaytonaSettings;
 pub use docker::DockerSettings;

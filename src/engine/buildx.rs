@@ -88,7 +88,7 @@ fn command(engine: &Engine, build: &ImageBuild, context: &Path) -> Command {
 
 /// The `docker` command for this engine, independent of the current context.
 fn docker(engine: &Engine) -> Command {
-    let mut command = Command::new("docker").env("DOCKER_HOST", engine.endpoint().to_string());
+    let mut command = Command::new("docker").env("DOCKER_HOST", engine.near_endpoint().to_string());
     if let EngineEndpoint::Tls { certificates, .. } = engine.endpoint() {
         command = command
             .env("DOCKER_TLS_VERIFY", "1")

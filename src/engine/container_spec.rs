@@ -44,10 +44,10 @@ pub struct ContainerSpec {
     pub labels: BTreeMap<String, String>,
     /// Files and directories of the host that it can see.
     pub mounts: Vec<ContainerMount>,
-    /// A directory of its image that other containers can see.
-    pub shared_dir: Option<PathBuf>,
-    /// The container whose shared directory it sees, by its id. It cannot change it.
-    pub shared_dir_of: Option<String>,
+    /// A directory on a volume of its own, with what its image has there.
+    pub volume: Option<PathBuf>,
+    /// The container whose volume it sees, by its id. It cannot change it.
+    pub volume_of: Option<String>,
     /// Directories in memory (tmpfs), with their mount options.
     pub in_memory: BTreeMap<PathBuf, String>,
     /// Resource limits.
@@ -169,7 +169,7 @@ impl ContainerSpec {
             pids_limit: self.limits.pids.map(i64::from),
             ulimits: Some(ulimits(kind)),
             mounts: Some(self.mounts()),
-            volumes_from: self.shared_dir_of.as_ref().map(|id| vec![format!("{id}:ro")]),
+            volumes_from: self.volume_of.as_ref().map(|id| vec![format!("{id}:ro")]),
             tmpfs: Some(
                 self.in_memory
                     .iter()
@@ -198,7 +198,7 @@ impl ContainerSpec {
 
     /// Without a source, the engine creates a volume with what the image has there, and removes it with the container.
     fn mounts(&self) -> Vec<ApiMount> {
-        let shared = self.shared_dir.iter().map(|dir| ApiMount {
+        let shared = self.volume.iter().map(|dir| ApiMount {
             typ: Some(MountType::VOLUME),
             target: Some(dir.to_string_lossy().into_owned()),
             ..Default::default()

@@ -47,11 +47,21 @@ impl fmt::Debug for EngineEnvironment {
     }
 }
 
+/// The socket of an engine on another host whose address names none.
+const REMOTE_SOCKET: &str = "/var/run/docker.sock";
+
 /// The address of an engine's API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineEndpoint {
     /// A Unix socket.
     Unix(PathBuf),
+    /// A socket of another host, by SSH.
+    Ssh {
+        /// The address of the host, such as `ssh://me@host:22`.
+        destination: String,
+        /// The socket there.
+        socket: PathBuf,
+    },
     /// A host name and port, without encryption.
     Tcp(String),
     /// A host name and port, with mutual TLS.
@@ -63,10 +73,22 @@ pub enum EngineEndpoint {
     },
 }
 
+impl EngineEndpoint {
+    /// Whether the engine may be on another host, which has none of the files of this one.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        !matches!(self, Self::Unix(_))
+    }
+}
+
 impl fmt::Display for EngineEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Ssh { destination, socket } if socket == Path::new(REMOTE_SOCKET) => {
+                f.write_str(destination)
+            }
+            Self::Ssh { destination, socket } => write!(f, "{destination}{}", socket.display()),
             Self::Tcp(address) | Self::Tls { address, .. } => write!(f, "tcp://{address}"),
         }
     }
@@ -118,10 +140,17 @@ fn parse(host: &str, certificates: Option<PathBuf>) -> Result<EngineEndpoint, En
             Some(certificates) => Ok(tls(address, certificates)),
             None => invalid("https requires DOCKER_TLS_VERIFY, and certificates in DOCKER_CERT_PATH"),
         },
-        Some(("ssh", _)) => invalid(
-            "ssh is not supported; forward the socket with `ssh -L /tmp/docker.sock:/var/run/docker.sock HOST`",
-        ),
-        _ => invalid("expected unix://, tcp:// or https://"),
+        Some(("ssh", address)) => {
+            let (name, path) = address.split_at(address.find('/').unwrap_or(address.len()));
+            if name.is_empty() {
+                return invalid("the host name is missing");
+            }
+            Ok(EngineEndpoint::Ssh {
+                destination: format!("ssh://{name}"),
+                socket: if path.len() > 1 { path } else { REMOTE_SOCKET }.into(),
+            })
+        }
+        _ => invalid("expected unix://, ssh://, tcp:// or https://"),
     }
 }
 
@@ -217,6 +246,9 @@ mod tests {
     #[case::socket("unix:///run/x.sock", "unix:///run/x.sock")]
     #[case::tcp("tcp://10.0.0.1:2375", "tcp://10.0.0.1:2375")]
     #[case::http("http://10.0.0.1:2375", "tcp://10.0.0.1:2375")]
+    #[case::ssh("ssh://me@far:2222", "ssh://me@far:2222")]
+    #[case::ssh_with_a_slash("ssh://far/", "ssh://far")]
+    #[case::ssh_with_a_socket("ssh://far/run/x.sock", "ssh://far/run/x.sock")]
     fn docker_host_takes_precedence(#[case] host: &str, #[case] expected: &str) {
         let home = home_with_context("remote");
         assert_eq!(
@@ -227,7 +259,7 @@ mod tests {
 
     #[rstest]
     #[case::relative("unix://x.sock")]
-    #[case::ssh("ssh://host")]
+    #[case::ssh_without_a_host("ssh:///run/x.sock")]
     #[case::no_host("tcp://")]
     #[case::no_scheme("10.0.0.1:2375")]
     fn an_unsupported_address_is_an_error(#[case] host: &str) {

@@ -263,7 +263,7 @@ fn is_hidden(endpoint: &EngineEndpoint) -> bool {
         EngineEndpoint::Unix(path) => path
             .symlink_metadata()
             .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied),
-        EngineEndpoint::Tcp(_) | EngineEndpoint::Tls { .. } => false,
+        EngineEndpoint::Ssh { .. } | EngineEndpoint::Tcp(_) | EngineEndpoint::Tls { .. } => false,
     }
 }
 

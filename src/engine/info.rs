@@ -83,7 +83,7 @@ impl Engine {
 
     /// Podman says in a field of its own whether it runs as an ordinary user; newer versions also say it as Docker does.
     async fn is_rootless_podman(&self) -> Result<bool, EngineError> {
-        let EngineEndpoint::Unix(socket) = &self.endpoint else {
+        let EngineEndpoint::Unix(socket) = self.near_endpoint() else {
             return Ok(false);
         };
         let failed = |error: reqwest::Error| EngineError::invalid_response("the engine itself", error);

@@ -2,6 +2,7 @@
 //!
 //! [`Engine::connect`] finds one like the `docker` command does. [`EngineError`] has a hint for the user.
 
+mod archive;
 mod build;
 mod buildx;
 mod container;
@@ -19,8 +20,10 @@ mod reference;
 mod save;
 mod tar_stream;
 mod transfer;
+mod tunnel;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
@@ -40,6 +43,7 @@ pub use reference::{EngineImageReference, EngineImageReferenceError};
 pub use tar_stream::TarStream;
 pub use transfer::{ProgressSink, TransferAmount, TransferProgress};
 
+use self::tunnel::SshTunnel;
 use crate::exec::Host;
 
 /// Timeout until a response starts.
@@ -56,6 +60,8 @@ pub struct Engine {
     host: Host,
     kind: EngineKind,
     arch: String,
+    /// Leads to an engine that is reached by SSH.
+    tunnel: Option<Arc<SshTunnel>>,
 }
 
 impl Engine {
@@ -80,6 +86,14 @@ impl Engine {
         &self.endpoint
     }
 
+    /// The address by which programs of this host reach it, as long as this value lives.
+    fn near_endpoint(&self) -> EngineEndpoint {
+        match &self.tunnel {
+            Some(tunnel) => EngineEndpoint::Unix(tunnel.socket()),
+            None => self.endpoint.clone(),
+        }
+    }
+
     /// The CPU architecture of its containers: `amd64`, `arm64`.
     #[must_use]
     pub fn arch(&self) -> &str {
@@ -93,10 +107,21 @@ impl Engine {
         host: &Host,
     ) -> Result<Self, EngineError> {
         let failed = |error| EngineError::from_connecting(endpoint, error);
-        let initial = client(endpoint, API_DEFAULT_VERSION).map_err(failed)?;
+        let tunnel = match endpoint {
+            EngineEndpoint::Ssh { destination, socket } => {
+                Some(SshTunnel::open(destination, socket, environment, host).await?)
+            }
+            EngineEndpoint::Unix(_) | EngineEndpoint::Tcp(_) | EngineEndpoint::Tls { .. } => None,
+        };
+        let near = match &tunnel {
+            Some(tunnel) => EngineEndpoint::Unix(tunnel.socket()),
+            None => endpoint.clone(),
+        };
+        let initial = client(&near, API_DEFAULT_VERSION).map_err(failed)?;
         let version = initial.version().await.map_err(failed)?;
         Ok(Self {
-            docker: client(endpoint, &info::common_version(endpoint, &version)?).map_err(failed)?,
+            docker: client(&near, &info::common_version(endpoint, &version)?).map_err(failed)?,
+            tunnel: tunnel.map(Arc::new),
             endpoint: endpoint.clone(),
             environment: environment.clone(),
             host: host.clone(),
@@ -122,6 +147,10 @@ fn client(endpoint: &EngineEndpoint, version: &ClientVersion) -> Result<Docker, 
     match endpoint {
         EngineEndpoint::Unix(path) => Docker::connect_with_unix(&path.to_string_lossy(), timeout, version),
         EngineEndpoint::Tcp(address) => Docker::connect_with_http(address, timeout, version),
+        // Only a tunnel leads there.
+        EngineEndpoint::Ssh { socket, .. } => {
+            Docker::connect_with_unix(&socket.to_string_lossy(), timeout, version)
+        }
         EngineEndpoint::Tls {
             address,
             certificates,

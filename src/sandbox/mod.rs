@@ -39,6 +39,7 @@ mod name;
 mod owner;
 mod provider_images;
 mod sandbox_dir;
+mod scripted_files;
 pub mod selftest;
 pub mod session;
 mod session_slot;

@@ -21,10 +21,10 @@ const GVISOR: &str = "20221219";
 
 /// A test on an engine that knows runc and gVisor by other names.
 async fn room(runtime: &str) -> Result<(Daemon, DockerTest), String> {
-    let (runc, runsc) = (skip::program("runc")?, skip::program("runsc")?);
+    let (usual, runsc) = (skip::program("runc")?, skip::program("runsc")?);
     let dir = TempDir::new().unwrap();
     let runtimes = json!({ "runtimes": {
-        "other-runc": { "path": runc },
+        "other-runc": { "path": usual },
         "gvisor": { "path": runsc, "runtimeArgs": ["--network=host", "--oci-seccomp"] },
     }});
     let file = dir.path().join("daemon.json");

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use ralph::engine::{Engine, EngineEnvironment};
 use ralph::exec::Host;
-use ralph::sandbox::docker::{DockerOptions, SealChoice};
+use ralph::sandbox::docker::{DockerOptions, SealChoice, WorkspaceChoice};
 
 /// The engines there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,15 +85,33 @@ pub fn seal() -> SealChoice {
     }
 }
 
+/// Where workspaces are in tests: as `RALPH_TEST_WORKSPACE` states, or where ralph chooses.
+pub fn workspace() -> WorkspaceChoice {
+    match std::env::var(WORKSPACE_VARIABLE).as_deref() {
+        Ok("volume") => WorkspaceChoice::Volume,
+        Ok("shared") => WorkspaceChoice::Shared,
+        Err(_) => WorkspaceChoice::Auto,
+        Ok(other) => panic!("{WORKSPACE_VARIABLE} is shared or volume, not {other}"),
+    }
+}
+
 /// The same for a configuration file; empty if nothing is stated, so that ralph chooses.
 pub fn seal_config() -> String {
-    match std::env::var(SEAL_VARIABLE) {
-        Ok(seal) => format!("[sandbox.docker]\nseal = \"{seal}\"\n"),
-        Err(_) => String::new(),
+    let settings = [("seal", SEAL_VARIABLE), ("workspace", WORKSPACE_VARIABLE)];
+    let stated = settings.map(|(key, variable)| {
+        let value = std::env::var(variable).ok()?;
+        Some(format!("{key} = \"{value}\"\n"))
+    });
+    let lines: String = stated.into_iter().flatten().collect();
+    if lines.is_empty() {
+        lines
+    } else {
+        format!("[sandbox.docker]\n{lines}")
     }
 }
 
 const SEAL_VARIABLE: &str = "RALPH_TEST_SEAL";
+const WORKSPACE_VARIABLE: &str = "RALPH_TEST_WORKSPACE";
 
 /// A `docker` provider on that engine, which keeps its workspaces below `dir`.
 pub fn options(dir: &Path) -> DockerOptions {
@@ -105,6 +123,7 @@ pub fn options(dir: &Path) -> DockerOptions {
         host: host(),
         seal: seal(),
         runtime: None,
+        workspace: workspace(),
         host_name: "test".to_owned(),
         clock: ralph::clock::system(),
     }

@@ -36,7 +36,7 @@ impl DaytonaSandbox {
     ) -> Result<Exit, DaytonaError> {
         let started = Instant::now();
         let input = match &command.stdin {
-            Some(bytes) => self.stage(Part::bytes(bytes.clone())).await?,
+            Some(bytes) => self.upload_part(Part::bytes(bytes.clone())).await?,
             None => "/dev/null".to_owned(),
         };
         let session = ToolboxSession::open(&self.toolbox).await?;

@@ -28,11 +28,10 @@ use super::seal::holder;
 use super::seal::{Seal, SealError, SealPlan, SealTransport};
 use super::seccomp;
 use super::user::AgentUser;
-use super::{DockerOptions, engine_failed, engine_failed_for, unshared};
+use super::workspace::{self, WorkspacePlace};
+use super::{DockerOptions, engine_failed, engine_failed_for};
 use crate::clock::Clock;
-use crate::engine::{
-    Container, ContainerState, Digest, Engine, EngineEndpoint, EngineInfo, EngineKind, SeccompProfile,
-};
+use crate::engine::{Container, ContainerState, Digest, Engine, EngineInfo, EngineKind, SeccompProfile};
 use crate::id::RunId;
 use crate::network::PolicyMode;
 
@@ -50,6 +49,10 @@ pub(super) struct EngineHost {
     /// How many processors the engine has.
     pub(super) processors: u32,
     pub(super) user: AgentUser,
+    /// Where workspaces are.
+    pub(super) place: WorkspacePlace,
+    /// Whether its containers can see nothing of this host.
+    pub(super) is_remote: bool,
     pub(super) guest: GuestFile,
     /// The filter of system calls of all containers.
     pub(super) seccomp: SeccompProfile,
@@ -111,22 +114,24 @@ impl EngineHost {
     async fn connect(options: &DockerOptions) -> Result<Self, SandboxError> {
         let engine = Engine::connect(&options.engine, &options.host).await;
         let engine = engine.map_err(engine_failed)?;
-        if !matches!(engine.endpoint(), EngineEndpoint::Unix(_)) {
-            return Err(unshared(
-                format!("the engine at {} is not on this host", engine.endpoint()),
-                "use an engine on this host (unset DOCKER_HOST, or run `docker context use default`), run ralph on the \
-                 host of the engine, or use the `daytona` provider",
-            ));
-        }
         let info = engine.info().await.map_err(engine_failed)?;
         if let Some(runtime) = &options.runtime {
             check_runtime(runtime, &info)?;
         }
+        let is_remote = engine.endpoint().is_remote();
+        if is_remote && info.kind == EngineKind::Podman {
+            return Err(workspace::remote_podman(&engine));
+        }
+        let place = WorkspacePlace::choose(options.workspace, engine.endpoint(), info.users)?;
         Ok(Self {
             runtime: options.runtime.clone(),
-            user: AgentUser::new(info.users)?,
+            user: AgentUser::new(info.users, place)?,
+            place,
+            is_remote,
             // The file server of a VM runs as the user, who may not read the guest's file.
-            guest: if info.has_other_kernel {
+            guest: if is_remote {
+                Err("the engine is on another host")
+            } else if info.has_other_kernel {
                 Err("the engine runs in a VM")
             } else {
                 guest_file::install(&options.guest_dir, &info.arch)?
@@ -145,7 +150,7 @@ impl EngineHost {
             },
             processors: info.cpus,
             cache: options.cache.clone(),
-            data_dir: info.data_dir.clone(),
+            data_dir: info.data_dir.clone().filter(|_| !is_remote),
             choice: options.seal,
             chosen_seal: OnceCell::new(),
             clock: options.clock.clone(),
@@ -159,8 +164,11 @@ impl EngineHost {
         let choosing = || async {
             match self.choice {
                 SealChoice::Relayed => Ok(ChosenSeal::configured(SealTransport::Relayed)),
-                SealChoice::Handed if self.info.has_other_kernel => Err(SealError::OtherKernel.into()),
+                SealChoice::Handed if self.info.has_other_kernel || self.is_remote => {
+                    Err(SealError::OtherKernel.into())
+                }
                 SealChoice::Handed => Ok(ChosenSeal::configured(SealTransport::Handed)),
+                SealChoice::Auto if self.is_remote => Ok(ChosenSeal::on_another_host()),
                 SealChoice::Auto => {
                     let now = self.clock.now();
                     Ok(ChosenSeal::by_kernel(&self.engine, &self.info, &self.cache, now).await)
@@ -191,7 +199,9 @@ impl EngineHost {
         match (guest_file::guest_program(&self.info.arch), spec.network.mode) {
             // Without any network no holder is needed.
             (Err(_), PolicyMode::Deny) => Ok(NetworkMode::Disconnected),
-            (Ok(_), PolicyMode::Deny) if self.info.has_other_kernel && self.choice != SealChoice::Relayed => {
+            (Ok(_), PolicyMode::Deny)
+                if (self.info.has_other_kernel || self.is_remote) && self.choice != SealChoice::Relayed =>
+            {
                 Ok(NetworkMode::Disconnected)
             }
             (Ok(_), _) => Ok(NetworkMode::Sealed {
@@ -229,17 +239,21 @@ impl EngineHost {
             container,
             proxy: egress.and_then(|egress| egress.phantom.clone()),
         };
+        let is_shared = self.place == WorkspacePlace::Shared;
+        let shared_files = is_shared.then(|| {
+            WorkspaceFiles::new(&dir.name(), PathBuf::from(ROOT), dir.workspace(), dir.staging())
+                .owned_by(self.user.outside)
+        });
         DockerSandbox {
             name: dir.name(),
             image: None,
             disk: DiskWatch::new(
-                dir.workspace(),
+                is_shared.then(|| dir.workspace()),
                 exec.clone(),
                 self.data_dir.clone(),
                 spec.and_then(|spec| spec.resources.disk_bytes),
             ),
-            files: WorkspaceFiles::new(&dir.name(), PathBuf::from(ROOT), dir.workspace(), dir.staging())
-                .owned_by(self.user.outside),
+            shared_files,
             slot: SessionSlot::new(match self.guest_source(seal.as_ref()) {
                 GuestSource::Missing(reason) => Some(reason),
                 GuestSource::File(_) | GuestSource::Holder(_) => None,

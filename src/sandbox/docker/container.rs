@@ -10,6 +10,7 @@ use super::inspection;
 use super::seal::SealTransport;
 use super::seccomp;
 use super::session_socket;
+use super::workspace::WorkspacePlace;
 use crate::engine::{ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, Digest};
 
 /// Where the workspace is inside.
@@ -80,7 +81,12 @@ pub(super) fn fingerprint(
         ),
         seccomp::PROFILE,
         image.to_string(),
-        (host.user.to_string(), host.user.owns_programs(), &host.runtime),
+        (
+            host.user.to_string(),
+            host.user.owns_programs(),
+            &host.runtime,
+            host.place.name(),
+        ),
         spec.network.lines(),
         &spec.mounts,
         &spec.resources,
@@ -119,8 +125,8 @@ pub(super) fn container(
         env: variables(spec),
         labels: parts.labels,
         mounts,
-        shared_dir: None,
-        shared_dir_of: match parts.guest {
+        volume: (host.place == WorkspacePlace::Volume).then(|| PathBuf::from(ROOT)),
+        volume_of: match parts.guest {
             GuestSource::Holder(holder) => Some(holder),
             GuestSource::File(_) | GuestSource::Missing(_) => None,
         },
@@ -156,11 +162,11 @@ fn mounts(
     parts: &ContainerParts,
     dir: &SandboxDir,
 ) -> Vec<ContainerMount> {
-    let own = ContainerMount {
+    let own = (host.place == WorkspacePlace::Shared).then(|| ContainerMount {
         source: dir.workspace(),
         target: PathBuf::from(ROOT),
         read_only: false,
-    };
+    });
     let read_only = |source: PathBuf, target: &str| ContainerMount {
         source,
         target: PathBuf::from(target),
@@ -173,9 +179,8 @@ fn mounts(
         ],
         GuestSource::Holder(_) | GuestSource::Missing(_) => Vec::new(),
     };
-    let trust = spec
-        .network
-        .inspects_any()
+    // Elsewhere they are on the volume of the holder.
+    let trust = (spec.network.inspects_any() && !host.is_remote)
         .then(|| read_only(dir.trust(), inspection::DIRECTORY));
     let others = spec.mounts.iter().map(|mount| ContainerMount {
         source: mount.source.clone(),
@@ -187,7 +192,7 @@ fn mounts(
         .iter()
         .filter(|_| matches!(parts.network, ContainerNetwork::SharedWith(_)))
         .map(|file| read_only(file.clone(), RESOLVER));
-    let ours = std::iter::once(own).chain(guest).chain(trust).chain(resolver);
+    let ours = own.into_iter().chain(guest).chain(trust).chain(resolver);
     ours.chain(others).collect()
 }
 

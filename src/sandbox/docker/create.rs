@@ -10,6 +10,7 @@ use super::container::{self, ContainerParts, label};
 use super::engine_failed_for;
 use super::sandbox::DockerSandbox;
 use super::seal::{SealError, holder, report_step};
+use super::workspace::{self, WorkspacePlace};
 use crate::engine::{ContainerNetwork, EngineError};
 
 /// Creates and starts a sandbox, and verifies that its network is sealed. `None` if the engine has a container with the
@@ -20,6 +21,9 @@ pub(super) async fn create(
     spec: &SandboxSpec,
     record: &SandboxRecord,
 ) -> Result<Option<DockerSandbox>, SandboxError> {
+    if let Some(mount) = spec.mounts.first().filter(|_| host.is_remote) {
+        return Err(workspace::unseen_mount(&host.engine, &mount.source));
+    }
     let mut containers = Vec::new();
     let created = create_containers(host, dir, spec, record, &mut containers).await;
     if created.is_err() {
@@ -90,18 +94,27 @@ async fn create_containers(
         report_step("sandbox-created", seal.holder());
     }
     sealed.map_err(unsealed)?;
+    if host.place == WorkspacePlace::Volume {
+        let prepared = workspace::prepare_volume(&host.engine, &container, host.user).await;
+        prepared.map_err(failed)?;
+    }
 
     let sandbox = host.sandbox(dir, container, Some(spec), seal);
     sandbox.run().await?;
+    report_ignored_limits(host, &sandbox);
+    Ok(DockerSandbox {
+        used: AtomicBool::new(false),
+        image: Some(image.to_string()),
+        ..sandbox
+    })
+}
+
+/// Says which limits the engine ignores.
+fn report_ignored_limits(host: &EngineHost, sandbox: &DockerSandbox) {
     if !host.ignored_limits().is_empty() {
         let ignored = host.ignored_limits().join(", ");
         sandbox.slot.add_notice(format!(
             "the engine cannot limit these of the sandbox: {ignored} (no control groups are delegated to the engine)"
         ));
     }
-    Ok(DockerSandbox {
-        used: AtomicBool::new(false),
-        image: Some(image.to_string()),
-        ..sandbox
-    })
 }

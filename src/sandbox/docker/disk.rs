@@ -1,7 +1,8 @@
-//! Watches the disk usage of a sandbox while its commands run. Its workspace is a directory of the host, and what its
-//! container writes elsewhere is stored by the engine. No engine limits either.
+//! Watches the disk usage of a sandbox while its commands run. Its workspace is a directory of the host or a volume of the
+//! engine, and what its container writes elsewhere is stored by the engine. No engine limits any of them.
 
 mod free_space;
+mod volume;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -25,7 +26,8 @@ const BLOCK_BYTES: u64 = 512;
 /// Watches the disk usage of one sandbox.
 #[derive(Debug)]
 pub(super) struct DiskWatch {
-    workspace: PathBuf,
+    /// The workspace; `None` if it is a volume.
+    workspace: Option<PathBuf>,
     container: ContainerCommands,
     /// Where the engine stores its containers, if this host can see it.
     engine_dir: Option<PathBuf>,
@@ -36,7 +38,7 @@ pub(super) struct DiskWatch {
 
 impl DiskWatch {
     pub(super) fn new(
-        workspace: PathBuf,
+        workspace: Option<PathBuf>,
         container: ContainerCommands,
         engine_dir: Option<PathBuf>,
         limit: Option<u64>,
@@ -52,8 +54,15 @@ impl DiskWatch {
 
     /// Returns a reason once the sandbox exceeds its limit or a disk is almost full.
     pub(super) async fn exceeded(&self) -> String {
+        match &self.workspace {
+            Some(workspace) => self.exceeded_in(workspace).await,
+            None => volume::exceeded(&self.container, self.limit).await,
+        }
+    }
+
+    async fn exceeded_in(&self, workspace: &Path) -> String {
         loop {
-            let Some(free) = FreeSpace::query(&self.workspace, self.engine_dir.as_deref()) else {
+            let Some(free) = FreeSpace::query(workspace, self.engine_dir.as_deref()) else {
                 // Without a workspace the command fails for that reason.
                 return std::future::pending().await;
             };
@@ -61,7 +70,7 @@ impl DiskWatch {
                 return reason;
             }
             let pause = match self.limit {
-                Some(limit) => match self.check_limit(limit, free).await {
+                Some(limit) => match self.check_limit(workspace, limit, free).await {
                     Ok(pause) => pause,
                     Err(reason) => return reason,
                 },
@@ -73,27 +82,23 @@ impl DiskWatch {
 
     /// Returns the pause until the next check, or why the limit is exceeded. Measuring many files takes long, so it is
     /// done only if enough disk space was used since the last measurement.
-    async fn check_limit(&self, limit: u64, free: FreeSpace) -> Result<Duration, String> {
+    async fn check_limit(&self, workspace: &Path, limit: u64, free: FreeSpace) -> Result<Duration, String> {
         let known = *self.measured.lock().await;
         let at_most = known.and_then(|known| known.upper_bound(free, Instant::now()));
         if at_most.is_some_and(|size| size <= limit) {
             return Ok(PAUSE);
         }
         let began = Instant::now();
-        match self.measure(free).await {
-            Some(size) if size > limit => Err(format!(
-                "it uses {} MB of the disk and may use {} MB",
-                size >> 20,
-                limit >> 20
-            )),
+        match self.measure(workspace, free).await {
+            Some(size) if size > limit => Err(excess(size, limit)),
             _ => Ok(PAUSE.max(began.elapsed() * PAUSE_FACTOR)),
         }
     }
 
     /// Measures in a task of its own: if the command ends first, the next command uses the result.
-    async fn measure(&self, free: FreeSpace) -> Option<u64> {
+    async fn measure(&self, workspace: &Path, free: FreeSpace) -> Option<u64> {
         let mut measured = self.measured.clone().lock_owned().await;
-        let (workspace, container) = (self.workspace.clone(), self.container.clone());
+        let (workspace, container) = (workspace.to_owned(), self.container.clone());
         let measuring = tokio::spawn(async move {
             let workspace = tokio::task::spawn_blocking(move || dir_size(&workspace));
             let (workspace, container) = tokio::join!(workspace, container_size(&container));
@@ -104,6 +109,15 @@ impl DiskWatch {
         });
         measuring.await.ok()
     }
+}
+
+/// Why a sandbox of this size is ended.
+fn excess(size: u64, limit: u64) -> String {
+    format!(
+        "it uses {} MB of the disk and may use {} MB",
+        size >> 20,
+        limit >> 20
+    )
 }
 
 /// The bytes that a container wrote outside its mounts. Zero if the engine fails: that alone must not end a command.

@@ -13,6 +13,7 @@ use tokio::io::AsyncWrite;
 use tokio::time::{Instant, sleep};
 
 use super::super::SandboxError;
+use super::super::scripted_files::ScriptResult;
 use super::container::ROOT;
 use super::{engine_failed, proxy};
 use crate::engine::{ContainerExec, Engine, EngineError, ExecOutput, ExecSpec, ExecState};
@@ -29,6 +30,8 @@ const EXIT_POLL: Duration = Duration::from_millis(5);
 /// Signals the processes of a command, which have [`MARK`] in their environment.
 const SIGNAL_MARKED: &str = include_str!("signal_marked.sh");
 const MARK: &str = "RALPH_MARK";
+/// The most bytes of a script's output.
+const MOST_SCRIPT_OUTPUT: usize = 16 << 20;
 
 /// Runs commands in one container.
 #[derive(Clone, Debug)]
@@ -86,18 +89,61 @@ impl ContainerCommands {
 
     /// Runs a shell script to its end and drops its output.
     pub(super) async fn script(&self, script: &str, args: &[&str]) -> Result<ExecState, EngineError> {
+        let mut exec = self.start_script(script, args, false).await?;
+        while let Some(piece) = exec.next().await {
+            piece?;
+        }
+        exit_state(&mut exec).await
+    }
+
+    /// Runs a shell script to its end.
+    pub(super) async fn script_output(
+        &self,
+        script: &str,
+        args: &[&str],
+    ) -> Result<ScriptResult, EngineError> {
+        finish_script(self.start_script(script, args, false).await?).await
+    }
+
+    /// Starts a shell script.
+    pub(super) async fn start_script(
+        &self,
+        script: &str,
+        args: &[&str],
+        stdin: bool,
+    ) -> Result<ContainerExec, EngineError> {
         let words = [&["/bin/sh", "-c", script, "sh"], args].concat();
         let spec = ExecSpec {
             argv: words.into_iter().map(str::to_owned).collect(),
             env: BTreeMap::new(),
             cwd: Some("/".into()),
-            stdin: false,
+            stdin,
         };
-        let mut exec = self.engine.exec(&self.container, &spec).await?;
-        while let Some(piece) = exec.next().await {
-            piece?;
+        self.engine.exec(&self.container, &spec).await
+    }
+}
+
+/// Waits for the end of a script.
+pub(super) async fn finish_script(mut exec: ContainerExec) -> Result<ScriptResult, EngineError> {
+    let (mut output, mut message) = (Vec::new(), Vec::new());
+    while let Some(piece) = exec.next().await {
+        match piece? {
+            ExecOutput::Stdout(bytes) if output.len() < MOST_SCRIPT_OUTPUT => {
+                output.extend_from_slice(&bytes);
+            }
+            ExecOutput::Stdout(_) => {}
+            ExecOutput::Stderr(bytes) | ExecOutput::Engine(bytes) => message.extend_from_slice(&bytes),
         }
-        exit_state(&mut exec).await
+    }
+    match exit_state(&mut exec).await? {
+        ExecState::Exited(exit_code) => Ok(ScriptResult {
+            exit_code,
+            output: String::from_utf8_lossy(&output).into_owned(),
+        }),
+        ExecState::Running | ExecState::NotStarted => {
+            let message = String::from_utf8_lossy(&message).trim().to_owned();
+            Err(EngineError::invalid_response("a script", message))
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! certificate authority of its own and replaces the files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::super::{Egress, SandboxSpec};
 use super::backend::EngineHost;
 use super::seal::SealError;
 use crate::atomic_file::{FileAccess, write_atomically};
-use crate::engine::{Digest, EngineError};
+use crate::engine::{Digest, EngineError, TarStream};
 use crate::gateway::{Inspection, InspectionTrust};
 
 /// The directory of the files inside.
@@ -44,15 +44,21 @@ impl EngineHost {
         spec: &SandboxSpec,
         image: &Digest,
         dir: &SandboxDir,
+        holder: &str,
     ) -> Result<Option<Arc<Inspection>>, SealError> {
         if !spec.network.inspects_any() {
             return Ok(None);
         }
         let bundle = self.certificates(image).await?;
-        let (dir, egress, now) = (dir.trust(), spec.egress.clone(), self.clock.now());
-        let created = tokio::task::spawn_blocking(move || create(&bundle, &dir, &egress, now)).await;
-        let created = created.unwrap_or_else(|error| Err(SealError::Trust(io::Error::other(error))));
-        created.map(Arc::new).map(Some)
+        let (trust, egress, now) = (dir.trust(), spec.egress.clone(), self.clock.now());
+        let created = tokio::task::spawn_blocking(move || create(&bundle, &trust, &egress, now)).await;
+        let created = created.unwrap_or_else(|error| Err(SealError::Trust(io::Error::other(error))))?;
+        if self.is_remote {
+            let trust = dir.trust();
+            let archive = TarStream::written_by(move |out| write_files(out, &trust));
+            self.engine.put_archive(holder, DIRECTORY, archive).await?;
+        }
+        Ok(Some(Arc::new(created)))
     }
 
     /// The certificates that an image trusts; empty if it has none.
@@ -72,6 +78,20 @@ impl EngineHost {
             .find_map(|path| files.remove(path))
             .unwrap_or_default())
     }
+}
+
+/// Writes an archive of the files of a directory, which belong to root in it.
+fn write_files(out: &mut dyn Write, dir: &Path) -> io::Result<()> {
+    let mut tar = tar::Builder::new(out);
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let bytes = std::fs::read(entry.path())?;
+        let mut header = tar::Header::new_ustar();
+        header.set_mode(0o644);
+        header.set_size(bytes.len() as u64);
+        tar.append_data(&mut header, entry.file_name(), bytes.as_slice())?;
+    }
+    tar.finish()
 }
 
 fn create(bundle: &str, dir: &Path, egress: &Egress, now: Timestamp) -> Result<Inspection, SealError> {

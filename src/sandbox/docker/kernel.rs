@@ -49,6 +49,8 @@ pub(super) struct ChosenSeal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum SealReason {
     Configured,
+    /// The engine is not reached by a socket of this host.
+    OtherHost,
     SameKernel,
     /// Their releases differ.
     OtherRelease,
@@ -64,6 +66,7 @@ impl fmt::Display for ChosenSeal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reason = match &self.reason {
             SealReason::Configured => "set by sandbox.docker.seal",
+            SealReason::OtherHost => "the engine is on another host",
             SealReason::SameKernel => "the engine shares the kernel of this host",
             SealReason::OtherRelease => "the engine runs another release of the kernel than this host",
             SealReason::OtherBoot => "the kernel of the engine was started apart from that of this host",
@@ -80,6 +83,11 @@ impl ChosenSeal {
             transport,
             reason: SealReason::Configured,
         }
+    }
+
+    /// On an engine that shares nothing with this host.
+    pub(super) fn on_another_host() -> Self {
+        Self::because(SealReason::OtherHost)
     }
 
     fn because(reason: SealReason) -> Self {
@@ -154,8 +162,8 @@ async fn boot_id_in_container(engine: &Engine) -> Result<String, EngineError> {
         env: BTreeMap::new(),
         labels: BTreeMap::from([(LABEL.to_owned(), String::new())]),
         mounts: Vec::new(),
-        shared_dir: None,
-        shared_dir_of: None,
+        volume: None,
+        volume_of: None,
         in_memory: BTreeMap::new(),
         limits: ContainerLimits {
             memory_bytes: Some(MEMORY),

@@ -15,6 +15,8 @@ mod seccomp;
 mod session_opener;
 mod session_socket;
 mod user;
+mod volume_files;
+mod workspace;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,6 +26,7 @@ use self::backend::DockerBackend;
 pub use self::kernel::SealChoice;
 pub(super) use self::proxy::variables as proxy_variables;
 pub use self::seal::{SealError, SealPlan};
+pub use self::workspace::WorkspaceChoice;
 use super::workspace_provider::WorkspaceProvider;
 use super::{Provider, SandboxError, SandboxErrorKind};
 use crate::clock::Clock;
@@ -47,6 +50,8 @@ pub struct DockerOptions {
     pub seal: SealChoice,
     /// The OCI runtime of sandboxes. `None` is the engine's default.
     pub runtime: Option<String>,
+    /// Where workspaces are.
+    pub workspace: WorkspaceChoice,
     /// The name of this host.
     pub host_name: String,
     /// The wall clock, which is compared with the events of the engine.

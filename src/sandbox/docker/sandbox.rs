@@ -17,6 +17,7 @@ use super::super::sandbox_dir::SandboxDir;
 use super::super::session::{SessionError, WarmSession};
 use super::super::session_slot::{SessionSlot, WarmSandbox};
 use super::super::{Sandbox, SandboxError, SandboxErrorKind, SandboxFiles};
+use super::container::ROOT;
 use super::disk::DiskWatch;
 use super::engine_failed_for;
 use super::exec::ContainerCommands;
@@ -51,7 +52,8 @@ pub(super) struct DockerSandbox {
     /// The digest of its image; `None` if another process owns it.
     pub(super) image: Option<String>,
     pub(super) disk: DiskWatch,
-    pub(super) files: WorkspaceFiles,
+    /// Its files, if its workspace is a directory of the host.
+    pub(super) shared_files: Option<WorkspaceFiles>,
     pub(super) exec: ContainerCommands,
     pub(super) slot: SessionSlot,
     /// How long to wait after a command has ended for child processes that keep its streams open.
@@ -82,7 +84,7 @@ impl DockerSandbox {
     }
 
     /// Turns an error of the engine into that of the sandbox.
-    async fn explain<T>(&self, result: Result<T, EngineError>) -> Result<T, SandboxError> {
+    pub(super) async fn explain<T>(&self, result: Result<T, EngineError>) -> Result<T, SandboxError> {
         match result {
             Ok(value) => Ok(value),
             Err(EngineError::NotFound { .. }) => Err(SandboxError::gone(&self.name)),
@@ -251,7 +253,7 @@ impl Sandbox for DockerSandbox {
     }
 
     fn root(&self) -> &Path {
-        self.files.root()
+        Path::new(ROOT)
     }
 
     fn image_digest(&self) -> Option<String> {
@@ -259,7 +261,10 @@ impl Sandbox for DockerSandbox {
     }
 
     fn files(&self) -> &dyn SandboxFiles {
-        &self.files
+        match &self.shared_files {
+            Some(files) => files,
+            None => self,
+        }
     }
 
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {

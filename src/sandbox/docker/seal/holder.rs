@@ -159,8 +159,8 @@ pub(in super::super) fn container(
         env: BTreeMap::new(),
         labels,
         mounts: shared.into_iter().map(mount).collect(),
-        shared_dir: (transport == SealTransport::Relayed).then(|| PathBuf::from(GUEST_DIR)),
-        shared_dir_of: None,
+        volume: (transport == SealTransport::Relayed).then(|| PathBuf::from(GUEST_DIR)),
+        volume_of: None,
         in_memory: BTreeMap::new(),
         limits: ContainerLimits {
             memory_bytes: Some(memory),

@@ -100,10 +100,10 @@ impl EngineHost {
         holder: Holder,
     ) -> Result<Seal, SealError> {
         Ok(Seal {
+            inspection: self.inspection(spec, image, dir, &holder.container).await?,
             holder,
             plan,
             egress: spec.egress.clone(),
-            inspection: self.inspection(spec, image, dir).await?,
             gateway: Mutex::default(),
         })
     }

@@ -1,0 +1,82 @@
+//! The disk usage of a workspace in a volume, measured by commands in its container.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::super::container::ROOT;
+use super::super::exec::ContainerCommands;
+use super::{PAUSE_FACTOR, container_size, excess};
+use crate::engine::EngineError;
+
+/// The pause between two checks. Each starts commands in the container.
+const PAUSE: Duration = Duration::from_secs(5);
+/// The bytes that must stay free for others on the disk of the engine.
+const RESERVE: u64 = 512 << 20;
+
+/// Prints the line of `df` for the directory $1 and, with a second argument, its size in kilobytes. The agent can hide files
+/// from itself, and so from `du`: what is free counts all of them.
+const MEASURE: &str = "df -Pk -- \"$1\" | tail -n 1; [ -z \"$2\" ] || du -skx -- \"$1\" 2>/dev/null";
+
+/// Returns a reason once the sandbox exceeds its limit or the disk of its workspace is almost full.
+pub(super) async fn exceeded(container: &ContainerCommands, limit: Option<u64>) -> String {
+    let mut pause = PAUSE;
+    loop {
+        sleep(pause).await;
+        let began = Instant::now();
+        match problem(container, limit).await {
+            Ok(Some(reason)) => return reason,
+            Ok(None) => {}
+            // That alone must not end a command, and no process may be left for the measurement.
+            Err(error) => {
+                tracing::warn!(%error, container = container.container, "cannot measure the size of a workspace");
+            }
+        }
+        pause = PAUSE.max(began.elapsed() * PAUSE_FACTOR);
+    }
+}
+
+async fn problem(container: &ContainerCommands, limit: Option<u64>) -> Result<Option<String>, EngineError> {
+    let wanted = if limit.is_some() { "size" } else { "" };
+    let measured = container.script_output(MEASURE, &[ROOT, wanted]).await?;
+    let invalid = || EngineError::invalid_response("the size of a workspace", &measured.output);
+    let (free, size) = parse(&measured.output).ok_or_else(invalid)?;
+    if free < RESERVE {
+        return Ok(Some(format!(
+            "only {} MB are left on the disk of the engine",
+            free >> 20
+        )));
+    }
+    let Some(limit) = limit else {
+        return Ok(None);
+    };
+    let size = size.ok_or_else(invalid)? + container_size(container).await;
+    Ok((size > limit).then(|| excess(size, limit)))
+}
+
+/// The free bytes of the disk, and the size of the directory if it was asked for.
+fn parse(output: &str) -> Option<(u64, Option<u64>)> {
+    let bytes = |text: &str| text.parse::<u64>().ok().map(|kilobytes| kilobytes << 10);
+    let mut lines = output.lines();
+    // The name of the file system may contain blanks.
+    let free = bytes(lines.next()?.split_ascii_whitespace().rev().nth(2)?)?;
+    let size = match lines.next() {
+        Some(line) => Some(bytes(line.split_ascii_whitespace().next()?)?),
+        None => None,
+    };
+    Some((free, size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn what_df_and_du_print_is_read() {
+        let free = "a disk 102400 2048 100352 3% /workspace\n";
+        assert_eq!(parse(free), Some((100_352 << 10, None)));
+        let both = format!("{free}2048\t/workspace\n");
+        assert_eq!(parse(&both), Some((100_352 << 10, Some(2048 << 10))));
+        assert_eq!(parse("sh: df: not found\n"), None);
+    }
+}

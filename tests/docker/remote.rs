@@ -1,0 +1,300 @@
+//! Engines that see no directory of this host, or whose users are others than those of this host: the workspace is in a volume
+//! of the engine, and its files are copied.
+
+use std::fs::{self, Permissions};
+use std::net::TcpListener as StdTcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use ralph::engine::EngineEndpoint;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
+use tokio::net::{TcpListener, UnixStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::daemon::{Daemon, Users};
+use crate::need;
+use crate::site::Site;
+use crate::support::ralph::{commit, doing, finish, run, script, waited_for, whole_task, write};
+use crate::support::{base, skip};
+
+/// What reaches an engine on another host: variables of ralph, and what serves the address.
+struct Remote {
+    variables: Vec<(&'static str, String)>,
+    _server: Option<Sshd>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_reached_by_tcp_does_the_whole_job() {
+    let site = need!(Site::new().await);
+    let address = forward(&site, None).await;
+    let remote = Remote {
+        variables: vec![("DOCKER_HOST", format!("tcp://{address}"))],
+        _server: None,
+    };
+    expect_whole_job(&site, &remote);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_reached_by_tls_does_the_whole_job() {
+    let site = need!(Site::new().await);
+    let certificates = site.place.path().join("certificates");
+    let acceptor = mutual_tls(&certificates);
+    let address = forward(&site, Some(acceptor)).await;
+    let remote = Remote {
+        variables: vec![
+            ("DOCKER_HOST", format!("tcp://{address}")),
+            ("DOCKER_TLS_VERIFY", "1".to_owned()),
+            ("DOCKER_CERT_PATH", certificates.display().to_string()),
+        ],
+        _server: None,
+    };
+    expect_whole_job(&site, &remote);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_reached_by_ssh_does_the_whole_job() {
+    let site = need!(Site::new().await);
+    let EngineEndpoint::Unix(socket) = site.engine.endpoint() else {
+        panic!("{} is no socket", site.engine.endpoint());
+    };
+    let sshd = need!(Sshd::start(site.place.path()));
+    let path = format!("{}:{}", sshd.programs.display(), std::env::var("PATH").unwrap());
+    let remote = Remote {
+        variables: vec![
+            ("DOCKER_HOST", format!("ssh://engine{}", socket.display())),
+            ("PATH", path),
+        ],
+        _server: Some(sshd),
+    };
+    expect_whole_job(&site, &remote);
+    // A host that does not answer is named, with the reason.
+    let mut command = site.ralph(&["selftest"]);
+    command.envs(remote.variables.clone());
+    let ended = finish(command.env("DOCKER_HOST", "ssh://nowhere"));
+    ended.expect(1, &["cannot reach the container engine at ssh://nowhere: "]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_workspace_is_refused_on_another_host() {
+    let site = need!(Site::new().await);
+    let address = forward(&site, None).await;
+    let mut command = site.ralph(&["selftest", "--set", "sandbox.docker.workspace=shared"]);
+    let ended = finish(command.env("DOCKER_HOST", format!("tcp://{address}")));
+    let cause = format!("the engine at tcp://{address} is not on this host");
+    let hint = "hint: set sandbox.docker.workspace = \"auto\"";
+    ended.expect(1, &["cannot share a workspace", &cause, hint]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mount_of_this_host_is_refused_on_another() {
+    let site = need!(Site::new().await);
+    let address = forward(&site, None).await;
+    let mount = "sandbox.mounts=[{source = \"/srv\", target = \"/srv\"}]";
+    let mut command = site.scripted(&script([whole_task()]));
+    command.args(["--set", mount]);
+    let ended = finish(command.env("DOCKER_HOST", format!("tcp://{address}")));
+    ended.expect(1, &["cannot see `/srv` of this host (sandbox.mounts)"]);
+    site.expect_nothing_left();
+}
+
+#[tokio::test]
+async fn an_engine_that_maps_user_ids_does_the_whole_job() {
+    let daemon = need!(Daemon::start(Users::Others));
+    let engine = daemon.engine().await;
+    let image = need!(base::image(&engine).await);
+    let site = Site::on(engine, &image);
+    let remote = Remote {
+        variables: vec![("DOCKER_HOST", daemon.host())],
+        _server: None,
+    };
+    expect_job(&site, &remote);
+}
+
+/// A run without a network, and one whose network is sealed by a relay.
+fn expect_whole_job(site: &Site, remote: &Remote) {
+    expect_job(site, remote);
+    site.allow("allowed.test", "192.0.2.1");
+    expect_job(site, remote);
+    let mut doctor = site.ralph(&["doctor", "env"]);
+    doctor.envs(remote.variables.clone());
+    let shown = finish(&mut doctor).stdout;
+    assert!(
+        shown.contains("relayed (the engine is on another host)"),
+        "{shown}"
+    );
+}
+
+fn expect_job(site: &Site, remote: &Remote) {
+    let mut command = site.scripted(&script([
+        doing([
+            run("test \"$(id -u)\" = 1000 && test ! -w /bin/sh"),
+            write("a.txt", "hello\n"),
+            commit("Begin"),
+        ]),
+        whole_task(),
+    ]));
+    command.envs(remote.variables.clone());
+    finish(&mut command).expect(0, &["done: "]);
+    let branch = site.place.status()["branch"].as_str().unwrap().to_owned();
+    assert_eq!(site.place.git(&["show", &format!("{branch}:a.txt")]), "hello\n");
+    site.expect_nothing_left();
+}
+
+/// Serves the engine at an address of a network, as one of another host is reached, and returns the address.
+async fn forward(site: &Site, tls: Option<TlsAcceptor>) -> String {
+    let EngineEndpoint::Unix(socket) = site.engine.endpoint().clone() else {
+        panic!("{} is no socket", site.engine.endpoint());
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (socket, tls) = (socket.clone(), tls.clone());
+            tokio::spawn(async move {
+                match tls {
+                    None => pass(client, &socket).await,
+                    Some(tls) => match tls.accept(client).await {
+                        Ok(client) => pass(client, &socket).await,
+                        Err(error) => println!("a client was refused: {error}"),
+                    },
+                }
+            });
+        }
+    });
+    address
+}
+
+async fn pass(mut client: impl AsyncRead + AsyncWrite + Unpin, socket: &Path) {
+    let mut engine = UnixStream::connect(socket).await.unwrap();
+    // A client that goes away is no failure.
+    let _ = copy_bidirectional(&mut client, &mut engine).await;
+}
+
+/// Writes the files of a client, and returns the server that accepts only that one.
+fn mutual_tls(dir: &Path) -> TlsAcceptor {
+    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let signed = |names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(names).unwrap();
+        (params.signed_by(&key, &issuer).unwrap(), key)
+    };
+    let ((server, server_key), (client, client_key)) = (signed(&["127.0.0.1"]), signed(&["ralph"]));
+    fs::create_dir(dir).unwrap();
+    fs::write(dir.join("ca.pem"), issuer.pem()).unwrap();
+    fs::write(dir.join("cert.pem"), client.pem()).unwrap();
+    fs::write(dir.join("key.pem"), client_key.serialize_pem()).unwrap();
+
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(issuer.der().clone()).unwrap();
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_single_cert(
+            vec![server.der().clone()],
+            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(server_key.serialize_der())),
+        );
+    TlsAcceptor::from(Arc::new(config.unwrap()))
+}
+
+/// A real SSH server on loopback, and a directory with an `ssh` that knows it as `engine`.
+struct Sshd {
+    process: Child,
+    programs: PathBuf,
+}
+
+impl Sshd {
+    fn start(place: &Path) -> Result<Self, String> {
+        let server = ["/usr/sbin/sshd"]
+            .iter()
+            .map(Path::new)
+            .find(|path| path.exists());
+        let server = server.ok_or("sshd is not installed; tests/run installs it")?;
+        skip::program("ssh")?;
+        let (dir, programs) = (place.join("sshd"), place.join("programs"));
+        let port = StdTcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        // Where it gives up its rights.
+        fs::create_dir_all("/run/sshd").map_err(|error| format!("cannot create /run/sshd: {error}"))?;
+        write_ssh_files(&dir, &programs, port);
+        let log = fs::File::create(dir.join("log")).unwrap();
+        let process = Command::new(server)
+            .args(["-D", "-e", "-f"])
+            .arg(dir.join("server"))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        let sshd = Self {
+            process: process.unwrap(),
+            programs,
+        };
+        let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+        if waited_for(listens) {
+            Ok(sshd)
+        } else {
+            Err(format!(
+                "no SSH server: {}",
+                fs::read_to_string(dir.join("log")).unwrap()
+            ))
+        }
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Writes the keys and configurations of a server and its client, and the `ssh` that uses them.
+fn write_ssh_files(dir: &Path, programs: &Path, port: u16) {
+    for dir in [dir, programs] {
+        fs::create_dir(dir).unwrap();
+        fs::set_permissions(dir, Permissions::from_mode(0o700)).unwrap();
+    }
+    for key in ["host", "user"] {
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(dir.join(key))
+            .status();
+        assert!(made.unwrap().success());
+    }
+    let at = |name: &str| dir.join(name).display().to_string();
+    let host_key = fs::read_to_string(dir.join("host.pub")).unwrap();
+    fs::write(dir.join("known"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
+    let config = format!(
+        "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
+             PasswordAuthentication no\nPermitRootLogin yes\nPidFile none\n",
+        at("host"),
+        at("user.pub"),
+    );
+    fs::write(dir.join("server"), config).unwrap();
+    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+    let config = format!(
+        "Host engine\n HostName 127.0.0.1\n Port {port}\n User {}\n IdentityFile {}\n IdentitiesOnly yes\n\
+             Host *\n UserKnownHostsFile {}\n StrictHostKeyChecking yes\n",
+        user.trim(),
+        at("user"),
+        at("known"),
+    );
+    fs::write(dir.join("client"), config).unwrap();
+    let real = which::which("ssh").unwrap();
+    let wrapper = format!("#!/bin/sh\nexec {} -F {} \"$@\"\n", real.display(), at("client"));
+    fs::write(programs.join("ssh"), wrapper).unwrap();
+    fs::set_permissions(programs.join("ssh"), Permissions::from_mode(0o700)).unwrap();
+}
