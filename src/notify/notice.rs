@@ -221,7 +221,10 @@ pub(super) mod tests {
     }
 
     fn opened() -> JournalEntry {
-        JournalEntry::Opened { owner: String::new() }
+        JournalEntry::Opened {
+            owner: String::new(),
+            format: 1,
+        }
     }
 
     fn started() -> JournalEntry {

@@ -15,7 +15,9 @@ mod run_dir;
 
 pub use diagnosis::{Diagnosis, DiagnosisParts, DoctorReport, SpecEdit};
 pub use error::StateError;
-pub(crate) use files::{append, entries_of, if_exists, open_to_append, to_json, whole_length};
+#[cfg(feature = "serve")]
+pub(crate) use files::whole_length;
+pub(crate) use files::{append, entries_of, if_exists, open_to_append, to_json};
 pub use files::{repair_log, write_atomically};
 pub use inbox::Inbox;
 pub use intervention::{HandFile, Intervention, InterventionRequest, Sign};
