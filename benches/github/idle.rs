@@ -21,7 +21,8 @@ pub(crate) fn measure() -> Fallible<Vec<Figure>> {
         stage.open_issue(number, &specification(number, 0), labels[number % labels.len()]);
     }
     let mut poller = stage.poll(&json!({"iterations": []}), &["--interval", "30"])?;
-    wait_for(&mut poller, || !stage.looks(1).is_empty())?;
+    // The first look has ended when the second one begins: it also reads the claims and the pull requests.
+    wait_for(&mut poller, || stage.looks(1).len() > 1)?;
     let at_first = stage.requests().len();
     let_work(&mut poller, TIME)?;
     drop(poller);

@@ -11,6 +11,7 @@ use ralph::agent::actions::ActionsAgent;
 use ralph::event::EventSink;
 use ralph::evidence::SigningKey;
 use ralph::exec::{Command, Discard, Host};
+use ralph::id::RunId;
 use ralph::model::{Model, ModelError, ModelReply, Profile};
 use ralph::runner::{
     self, Budget, DoctorRules, DoneRules, NewRun, Profiles, RunOutcome, RunParts, RunSettings,
@@ -157,6 +158,7 @@ impl Stage {
         let repo = Repository::open(self.host.clone(), repository).await?;
         let runs = Runs::under(self.path("runs"));
         let new = NewRun {
+            id: RunId::random(),
             created: jiff::Timestamp::now(),
             task: task(iterations),
             branch_prefix: "ralph".to_owned(),

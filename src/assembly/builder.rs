@@ -301,6 +301,7 @@ impl RalphBuilder {
         file: &TaskFile,
     ) -> Result<RunTarget, AssemblyError> {
         let overrides = std::mem::take(&mut self.given.overrides).into_iter();
+        let issue = self.issue.as_deref();
         let repository = match &self.repo_url {
             Some(url) => mirror(context, config, url).await?,
             None => repository(context, config, file).await?,
@@ -309,15 +310,18 @@ impl RalphBuilder {
         Ok(RunTarget::New {
             repository,
             run: NewRun {
+                id: issue
+                    .and_then(ClaimedIssue::new_run)
+                    .unwrap_or_else(RunId::random),
                 taken_branches,
                 created: context.surroundings.now(),
                 project: Some(file.project.clone()),
                 task: file.text.clone(),
                 branch_prefix: config.settings.git.branch_prefix.clone(),
-                branch: self.issue.as_ref().and_then(|issue| issue.branch()),
+                branch: issue.and_then(ClaimedIssue::branch),
                 overrides: overrides.map(|given| (given.key, given.value)).collect(),
                 script: self.script.take(),
-                issue: self.issue.as_ref().map(|issue| issue.number()),
+                issue: issue.map(ClaimedIssue::number),
             },
         })
     }

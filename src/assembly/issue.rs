@@ -20,8 +20,7 @@ use crate::task::{Task, mark_steps_done};
 use super::issue_queue::{IssueQueue, IssueWork, PreparedIssue};
 use super::{AssemblyError, AssemblyErrorKind, RalphBuilder};
 
-/// A claim is renewed after this part of its lease, and a renewal that failed is tried again after the smaller part.
-const RENEWAL: u32 = 3;
+/// A renewal that failed is tried again after this part of the lease.
 const RETRY: u32 = 30;
 
 /// How the work on an issue ended.
@@ -46,6 +45,21 @@ pub(crate) enum IssueResult {
         /// The status that the issue gets.
         status: Option<IssueStatus>,
     },
+}
+
+impl IssueResult {
+    /// In a few words, for people.
+    pub(crate) fn summary(&self) -> String {
+        match self {
+            Self::Done { pull_request } => {
+                let location = pull_request.as_deref().unwrap_or("no pull request");
+                format!("done, {location}")
+            }
+            Self::NeedsAttention { reason } => format!("needs attention: {reason}"),
+            Self::Stopped => "stopped, ready again".to_owned(),
+            Self::Withdrawn { reason, .. } => format!("ended because {reason}"),
+        }
+    }
 }
 
 /// An issue that this process has claimed.
@@ -95,7 +109,15 @@ impl ClaimedIssue {
     /// The branch of a new run.
     pub(super) fn branch(&self) -> Option<String> {
         match &self.work {
-            IssueWork::Start(task) => Some(task.branch.clone()),
+            IssueWork::Start { task, .. } => Some(task.branch.clone()),
+            IssueWork::Resume(_) => None,
+        }
+    }
+
+    /// The id of a new run.
+    pub(super) fn new_run(&self) -> Option<RunId> {
+        match &self.work {
+            IssueWork::Start { run, .. } => Some(run.clone()),
             IssueWork::Resume(_) => None,
         }
     }
@@ -103,7 +125,7 @@ impl ClaimedIssue {
     /// The task of a new run.
     pub(super) fn task(&self) -> Option<String> {
         match &self.work {
-            IssueWork::Start(task) => Some(task.text.clone()),
+            IssueWork::Start { task, .. } => Some(task.text.clone()),
             IssueWork::Resume(_) => None,
         }
     }
@@ -112,7 +134,7 @@ impl ClaimedIssue {
     pub(crate) fn builder(self: &Arc<Self>, builder: RalphBuilder) -> RalphBuilder {
         let builder = builder.issue(self.clone());
         match &self.work {
-            IssueWork::Start(_) => builder,
+            IssueWork::Start { .. } => builder,
             // The limits are part of the task, which may have been edited.
             IssueWork::Resume(run) => builder.without_budget().resume(run.facts().id.clone()),
         }
@@ -143,15 +165,19 @@ impl ClaimedIssue {
     }
 
     /// Renews the claim, as long as it is polled. Returns why this process does not have it any more.
-    pub(crate) async fn keep(&self, run: Option<&RunId>) -> AssemblyError {
-        let lease = self.queue.claims.lease().unsigned_abs();
-        if run.is_none() {
-            // It was just made.
-            sleep(lease / RENEWAL).await;
-        }
+    pub(crate) async fn keep(&self) -> AssemblyError {
+        let claims = &self.queue.claims;
+        // Only a claim that names another run is renewed at once: it was made for a run that cannot go on.
+        let names_run = self.claim.lock().await.record.run.as_ref() == Some(self.work.run());
+        let mut pause = if names_run {
+            claims.until_renewal()
+        } else {
+            Duration::ZERO
+        };
         loop {
-            let pause = match self.renew(run.cloned()).await {
-                Ok(()) => lease / RENEWAL,
+            sleep(pause).await;
+            pause = match self.renew().await {
+                Ok(()) => claims.until_renewal(),
                 Err(error) => {
                     let has_ended =
                         self.claim.lock().await.record.until <= self.queue.context.surroundings.now();
@@ -163,18 +189,22 @@ impl ClaimedIssue {
                         self.number
                     );
                     self.queue.context.reporter.warn(&message);
-                    (lease / RETRY).max(Duration::from_millis(100))
+                    (claims.lease().unsigned_abs() / RETRY).max(Duration::from_millis(100))
                 }
             };
-            sleep(pause).await;
         }
     }
 
-    /// Renews the claim. A run that it names stays named.
-    async fn renew(&self, run: Option<RunId>) -> Result<(), GitHubError> {
+    async fn renew(&self) -> Result<(), GitHubError> {
         let mut claim = self.claim.lock().await;
-        let run = run.or_else(|| claim.record.run.clone());
+        let run = Some(self.work.run().clone());
         self.queue.claims.renew(&mut claim, run).await
+    }
+
+    /// Fails if another process has the issue by now, or may have it soon.
+    async fn confirm(&self) -> Result<(), GitHubError> {
+        let mut claim = self.claim.lock().await;
+        self.queue.claims.confirm(&mut claim).await
     }
 
     /// Shows on the issue which run works on it: comment and label, where they do not say so already. `issue` was just read.
@@ -202,8 +232,8 @@ impl ClaimedIssue {
         run: Option<&RunDir>,
     ) -> Result<IssueResult, AssemblyError> {
         // The issue belongs to another process if this fails.
-        let renewed = self.renew(run.map(|run| run.facts().id.clone())).await;
-        renewed.map_err(|error| claim_error(&error))?;
+        let confirmed = self.confirm().await;
+        confirmed.map_err(|error| claim_error(&error))?;
         *self.is_finished.lock().await = true;
         let withdrawn = self
             .withdrawn
@@ -217,20 +247,29 @@ impl ClaimedIssue {
         };
         let (result, steps) = match (result, run) {
             // Steps of a run that did not finish are in no pull request, so another run would leave them out.
-            (IssueResult::Done { pull_request }, Some(run)) => self.write_steps(run, pull_request).await,
-            (result, _) => (result, Ok(())),
+            (IssueResult::Done { pull_request }, Some(run)) => self.check_steps(run, pull_request).await,
+            (result, _) => (result, Ok(Vec::new())),
         };
         let (status, text) = self.describe(&result, run)?;
         // Each part is tried: an issue whose text cannot be written must not stay claimed and in progress.
         let issues = &self.queue.issues;
         let comment = issues.set_comment(self.number, &text).await;
-        let label = issues.set_status(self.number, status).await;
+        let (steps, titles) = match steps {
+            Ok(titles) => (Ok(()), titles),
+            Err(error) => (Err(error), Vec::new()),
+        };
+        let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+        let shown = issues.update(self.number, status, |body| mark_steps_done(body, &titles));
+        let (marked, label) = match shown.await {
+            Err(error) if !titles.is_empty() => (Err(error), issues.set_status(self.number, status).await),
+            label => (Ok(()), label),
+        };
         let released = match label {
             Ok(()) => self.queue.claims.release(self.claim.lock().await.clone()).await,
             // The claim ends by itself. A process that takes it over then shows the result.
             Err(_) => Ok(()),
         };
-        let parts = [comment, label, released].map(|part| part.map_err(AssemblyError::from));
+        let parts = [marked, comment, label, released].map(|part| part.map_err(AssemblyError::from));
         let mut failures = std::iter::once(steps).chain(parts).filter_map(Result::err);
         let Some(first) = failures.next() else {
             return Ok(result);
@@ -284,37 +323,26 @@ impl ClaimedIssue {
         })
     }
 
-    /// Marks the verified steps in the issue. An issue that was edited while the run finished needs a person.
-    async fn write_steps(
+    /// The result of a run that is done, and the titles of its verified steps. An issue that was edited while the run finished
+    /// needs a person.
+    async fn check_steps(
         &self,
         run: &RunDir,
         pull_request: Option<String>,
-    ) -> (IssueResult, Result<(), AssemblyError>) {
-        match self.mark_steps(run).await {
-            Ok(false) => (IssueResult::Done { pull_request }, Ok(())),
-            Ok(true) => {
-                let location = pull_request.as_deref().unwrap_or("no pull request");
-                let reason = format!(
-                    "the issue was edited while its run finished, so the run does not have all of it: {location}"
-                );
-                (IssueResult::NeedsAttention { reason }, Ok(()))
-            }
-            Err(error) => (IssueResult::Done { pull_request }, Err(error)),
+    ) -> (IssueResult, Result<Vec<String>, AssemblyError>) {
+        let is_edited = match self.queue.issues.get(self.number).await {
+            Ok(issue) => self.is_edited(&issue) && !self.is_review,
+            Err(error) => return (IssueResult::Done { pull_request }, Err(error.into())),
+        };
+        let titles = verified_steps(run).map(|(titles, _)| titles);
+        if !is_edited {
+            return (IssueResult::Done { pull_request }, titles);
         }
-    }
-
-    /// Marks the verified steps. Returns whether the text is another one than the run has.
-    async fn mark_steps(&self, run: &RunDir) -> Result<bool, AssemblyError> {
-        let titles = verified_steps(run)?.0;
-        let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
-        let issues = &self.queue.issues;
-        let issue = issues.get(self.number).await?;
-        let is_edited = self.is_edited(&issue) && !self.is_review;
-        let marked = mark_steps_done(issue.body(), &titles);
-        if marked != issue.body() {
-            issues.set_body(self.number, &marked).await?;
-        }
-        Ok(is_edited)
+        let location = pull_request.as_deref().unwrap_or("no pull request");
+        let reason = format!(
+            "the issue was edited while its run finished, so the run does not have all of it: {location}"
+        );
+        (IssueResult::NeedsAttention { reason }, titles)
     }
 }
 
@@ -357,12 +385,12 @@ impl Forge for ClaimedForge {
     }
 
     async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError> {
-        self.issue.renew(None).await?;
+        self.issue.confirm().await?;
         self.forge.open(request).await
     }
 
     async fn share_note(&self, notes_ref: &str, commit: &ObjectId) -> Result<bool, ForgeError> {
-        self.issue.renew(None).await?;
+        self.issue.confirm().await?;
         self.forge.share_note(notes_ref, commit).await
     }
 
@@ -380,6 +408,7 @@ impl Forge for ClaimedForge {
     }
 
     async fn answer(&self, answer: &ReviewAnswer) -> Result<Option<String>, ForgeError> {
+        self.issue.confirm().await?;
         self.forge.answer(answer).await
     }
 

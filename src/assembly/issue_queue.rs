@@ -34,7 +34,7 @@ pub(crate) struct IssueQueue {
     pub(crate) claims: Claims,
     pub(crate) reviews: Reviews,
     pub(super) redactor: Redactor,
-    forge: GitHubForge,
+    forge: Arc<GitHubForge>,
     /// How many issues could not become a task.
     pub(crate) unfit: AtomicUsize,
 }
@@ -71,14 +71,15 @@ impl IssueQueue {
         let owner = format!("{}:{}", owner.host, owner.pid);
         let (url, redactor) = (&settings.github.url, Redactor::new(config.secrets()));
         let forge = GitHubForge::new(client.clone(), name.clone(), url, repository, redactor.clone());
+        let forge = Arc::new(forge);
         Ok(Arc::new(Self {
             context: context.clone(),
             config: config.clone(),
             given,
             url: format!("{}/{name}.git", settings.github.url.trim_end_matches('/')),
             issues: Issues::new(client.clone(), name.clone()),
-            reviews: Reviews::new(client.clone(), name.clone()),
-            claims: Claims::new(client, name, &owner, lease),
+            reviews: Reviews::new(client, name),
+            claims: Claims::new(forge.clone(), &owner, lease),
             redactor,
             forge,
             unfit: AtomicUsize::new(0),
@@ -141,9 +142,13 @@ impl IssueQueue {
         status: IssueStatus,
     ) -> Result<Arc<ClaimedIssue>, AssemblyError> {
         self.check(number, status).await?;
-        let claim = self.claim_now(number).await?;
+        // The claim names the run from the beginning, so that it needs no second push for that.
+        let new = RunId::random();
+        let unfinished = unfinished_run(&self.context, &self.url, number)?;
+        let likely = unfinished.map_or(new.clone(), |run| run.facts().id.clone());
+        let claim = self.claim_now(number, likely).await?;
         let prepared = match self.finish_for(&claim).await {
-            Ok(()) => self.prepare(number, status).await,
+            Ok(()) => self.prepare(number, status, new).await,
             Err(error) => Err(error),
         };
         let error = match prepared {
@@ -194,7 +199,7 @@ impl IssueQueue {
             return Ok(None);
         }
         let queue = Self::open_at(context, &config, given, &run.facts().repository).await?;
-        let claim = queue.claim_now(number).await?;
+        let claim = queue.claim_now(number, run.facts().id.clone()).await?;
         let issue = match queue.issues.get(number).await {
             Ok(issue) => issue,
             Err(error) => {
@@ -223,7 +228,7 @@ impl IssueQueue {
     /// Shows on an issue with this status that it waits for others. `false` if another process has it, or it does not wait any
     /// more.
     pub(crate) async fn hold_back(&self, number: u64, status: IssueStatus) -> Result<bool, AssemblyError> {
-        let ClaimAttempt::Won(claim) = self.claims.claim(number).await? else {
+        let ClaimAttempt::Won(claim) = self.claims.claim(number, None).await? else {
             return Ok(false);
         };
         let shown = self.show_waiting(number, status).await;
@@ -241,8 +246,8 @@ impl IssueQueue {
         Ok(true)
     }
 
-    async fn claim_now(&self, number: u64) -> Result<Claim, AssemblyError> {
-        match self.claims.claim(number).await? {
+    async fn claim_now(&self, number: u64, run: RunId) -> Result<Claim, AssemblyError> {
+        match self.claims.claim(number, Some(run)).await? {
             ClaimAttempt::Won(claim) => Ok(claim),
             ClaimAttempt::Held(record) => {
                 let run = record.run.map_or(String::new(), |run| format!(" in run {run}"));
@@ -266,8 +271,13 @@ impl IssueQueue {
         }
     }
 
-    /// The work on an issue that is claimed. What was true before the claim is checked again.
-    async fn prepare(&self, number: u64, status: IssueStatus) -> Result<PreparedIssue, AssemblyError> {
+    /// The work on an issue that is claimed. What was true before the claim is checked again. `new` is the id of a new run.
+    async fn prepare(
+        &self,
+        number: u64,
+        status: IssueStatus,
+        new: RunId,
+    ) -> Result<PreparedIssue, AssemblyError> {
         let issue = self.check(number, status).await?;
         let waits_for = self.waits_for(&issue, &[]).await?;
         if !waits_for.is_empty() {
@@ -277,7 +287,7 @@ impl IssueQueue {
         }
         let (task, is_review) = match self.run_in_review(number)? {
             Some(run) => (IssueWork::Resume(Box::new(run)), true),
-            None => (self.choose_work(&issue).await?, false),
+            None => (self.choose_work(&issue, new).await?, false),
         };
         let status = Some(IssueStatus::InProgress);
         self.issues.set_status(number, status).await?;
@@ -289,7 +299,7 @@ impl IssueQueue {
     }
 
     /// A run of the issue that was not finished, if it can follow the text, else a new one.
-    async fn choose_work(&self, issue: &Issue) -> Result<IssueWork, AssemblyError> {
+    async fn choose_work(&self, issue: &Issue, new: RunId) -> Result<IssueWork, AssemblyError> {
         let number = issue.number;
         let task = match self.make_task(issue).await? {
             Ok(task) => task,
@@ -303,7 +313,7 @@ impl IssueQueue {
         };
         Ok(match unfinished_run(&self.context, &self.url, number)? {
             Some(run) if self.follows(&run, &task).await => IssueWork::Resume(Box::new(run)),
-            _ => IssueWork::Start(task),
+            _ => IssueWork::Start { task, run: new },
         })
     }
 
@@ -371,10 +381,20 @@ pub(super) struct PreparedIssue {
 
 /// How the work on an issue begins.
 pub(super) enum IssueWork {
-    /// With a new run.
-    Start(IssueTask),
+    /// With a new run, which gets this id.
+    Start { task: IssueTask, run: RunId },
     /// With a run that was not finished.
     Resume(Box<RunDir>),
+}
+
+impl IssueWork {
+    /// The id of its run.
+    pub(super) fn run(&self) -> &RunId {
+        match self {
+            Self::Start { run, .. } => run,
+            Self::Resume(run) => &run.facts().id,
+        }
+    }
 }
 
 /// Issues for people: `#3, #5`.

@@ -1,35 +1,41 @@
-//! Claims on issues: which process works on an issue, decided by git refs that GitHub moves atomically.
+//! Claims on issues: which process works on an issue, decided by git refs that are pushed by compare-and-swap.
 //!
 //! A claim is a ref `refs/ralph/claims/<issue>` to a commit whose message says who has it and until when. Creating the ref
-//! wins. Each renewal is a child commit, and the ref moves by fast-forward only, so a process whose claim was taken over
-//! cannot renew it any more.
+//! wins. Each push names the commit that it replaces or deletes, and GitHub refuses it if the ref is elsewhere. So a process
+//! whose claim was taken over can neither renew nor delete it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use tokio::sync::OnceCell;
-use tokio::time::{sleep, timeout};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
 
-use super::client::GitHubClient;
+use super::claim_pushes::{ClaimMove, ClaimPushes};
 use super::error::GitHubError;
+use super::forge::GitHubForge;
 use super::pulls::query_value;
-use crate::id::{RepositoryName, RunId};
+use super::retry;
+use crate::id::{ObjectId, RunId};
+use crate::scm::ScmError;
 
+/// The refs of claims, by the numbers of their issues.
+const REFS: &str = "refs/ralph/claims/";
 /// A claim is taken over this part of a lease after its end at the earliest, for clocks that differ.
 const MARGIN: i32 = 15;
-/// How often GitHub is asked again after lost answers and lost races.
-const LOOKS: u32 = 6;
+/// Claims are renewed after this part of a lease.
+const RENEWAL: u32 = 3;
+/// How often a push is tried again after lost answers and lost races.
+const TRIES: u32 = 6;
 
 /// The claims of one process in one repository.
 pub struct Claims {
-    client: Arc<GitHubClient>,
-    repository: RepositoryName,
+    forge: Arc<GitHubForge>,
+    pushes: ClaimPushes,
     owner: String,
     lease: SignedDuration,
-    /// The tree of all commits of claims.
-    tree: OnceCell<String>,
+    started: Instant,
 }
 
 /// What the commit of a claim says.
@@ -41,11 +47,11 @@ pub struct ClaimRecord {
     pub epoch: u64,
     /// When it ends, unless it is renewed.
     pub until: Timestamp,
-    /// The run that works on the issue, once it exists.
+    /// The run that works on the issue, or will.
     pub run: Option<RunId>,
 }
 
-/// A claim of this process.
+/// A claim on an issue.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// The number of the issue.
@@ -54,8 +60,15 @@ pub struct Claim {
     pub record: ClaimRecord,
     /// What it said before, if this process took it over.
     pub taken_from: Option<ClaimRecord>,
-    sha: String,
-    tree: String,
+    commit: ObjectId,
+}
+
+impl Claim {
+    /// The commit that its ref is at.
+    #[must_use]
+    pub fn commit(&self) -> &str {
+        self.commit.as_str()
+    }
 }
 
 /// The result of an attempt to claim an issue.
@@ -67,23 +80,32 @@ pub enum ClaimAttempt {
     Held(ClaimRecord),
 }
 
+/// Why the ref of a claim was not moved.
+enum Unmoved {
+    /// It is elsewhere: at this claim, or nowhere.
+    Elsewhere(Option<Claim>),
+    /// It may be moved by now, or can be with another try.
+    Unknown(GitHubError),
+    Failed(GitHubError),
+}
+
+impl From<GitHubError> for Unmoved {
+    fn from(error: GitHubError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 impl Claims {
     /// Claims for a process that is called `owner`. A claim ends after `lease`, unless it is renewed.
     #[must_use]
-    pub fn new(
-        client: Arc<GitHubClient>,
-        repository: RepositoryName,
-        owner: &str,
-        lease: SignedDuration,
-    ) -> Self {
-        // Two processes with the same words would make the same commit, and both would find it theirs.
-        let owner = format!("{owner} {:016x}", fastrand::u64(..));
+    pub fn new(forge: Arc<GitHubForge>, owner: &str, lease: SignedDuration) -> Self {
         Self {
-            client,
-            repository,
-            owner,
+            pushes: ClaimPushes::new(forge.clone()),
+            forge,
+            // Two processes with the same words would make the same commit, and both would find it theirs.
+            owner: format!("{owner} {:016x}", fastrand::u64(..)),
             lease,
-            tree: OnceCell::new(),
+            started: Instant::now(),
         }
     }
 
@@ -93,246 +115,209 @@ impl Claims {
         self.lease
     }
 
-    /// The issues with a claim that has ended: the process that made it is gone.
-    pub async fn ended(&self) -> Result<Vec<u64>, GitHubError> {
+    /// The time until claims are renewed. It is the same moment for all claims of the process, so that they share one push.
+    #[must_use]
+    pub fn until_renewal(&self) -> Duration {
+        let period = (self.lease.unsigned_abs() / RENEWAL).max(Duration::from_millis(1));
+        let passed = self.started.elapsed().as_nanos() % period.as_nanos();
+        // Nanoseconds since the start fit for 500 years.
+        period.saturating_sub(Duration::from_nanos(u64::try_from(passed).unwrap_or(u64::MAX)))
+    }
+
+    /// The claims that have ended: the processes that made them are gone. GitHub does not count the calls if nothing has
+    /// changed.
+    pub async fn ended(&self) -> Result<Vec<Claim>, GitHubError> {
+        let (repository, _) = self.forge.info().await?;
         let prefix = query_value("ralph/claims/");
-        let path = format!("repos/{}/git/matching-refs/{prefix}", self.repository);
-        let refs: Vec<GitRef> = self.client.get_again(&path).await?;
+        let path = format!("repos/{repository}/git/matching-refs/{prefix}");
+        let refs: Vec<GitRef> = self.forge.client.get_again(&path).await?;
         let mut ended = Vec::new();
         for found in refs {
-            let number = found.name.strip_prefix("refs/ralph/claims/");
+            let number = found.name.strip_prefix(REFS);
             let Some(issue) = number.and_then(|number| number.parse().ok()) else {
                 continue;
             };
-            if self.has_ended(&self.read(issue, &found.object.sha).await?.record) {
-                ended.push(issue);
+            let claim = self.read(issue, found.object.sha).await?;
+            if self.has_ended(&claim.record) {
+                ended.push(claim);
             }
         }
         Ok(ended)
     }
 
-    /// Removes the claim on an issue, if it has ended.
-    pub async fn remove_ended(&self, issue: u64) -> Result<(), GitHubError> {
-        match self.claim(issue).await? {
-            ClaimAttempt::Won(claim) => self.release(claim).await,
-            ClaimAttempt::Held(_) => Ok(()),
-        }
-    }
-
     fn has_ended(&self, record: &ClaimRecord) -> bool {
         let margin = self.lease / MARGIN;
-        self.client.now() > record.until.saturating_add(margin).unwrap_or(Timestamp::MAX)
+        self.forge.client.now() > record.until.saturating_add(margin).unwrap_or(Timestamp::MAX)
     }
 
-    /// Claims an issue, or says who has it. A claim that has ended is taken over.
-    pub async fn claim(&self, issue: u64) -> Result<ClaimAttempt, GitHubError> {
-        let mut looks = 0;
+    /// Claims an issue for a run, or says who has it. A claim that has ended is taken over.
+    pub async fn claim(&self, issue: u64, run: Option<RunId>) -> Result<ClaimAttempt, GitHubError> {
+        let mut held: Option<Claim> = None;
+        let mut tries = 0;
         loop {
-            let held = self.held(issue).await?;
-            // The owner is random, so a claim of this name was made here, and its answer was lost.
-            if let Some(held) = held.as_ref().filter(|held| held.record.owner == self.owner) {
-                return Ok(ClaimAttempt::Won(held.clone()));
-            }
-            if let Some(held) = held.as_ref().filter(|held| !self.has_ended(&held.record)) {
-                return Ok(ClaimAttempt::Held(held.record.clone()));
-            }
-            let child = self.child(issue, held.as_ref(), None).await?;
-            let moved = match &held {
-                None => self.create(&child).await,
-                Some(_) => self.advance(&child).await,
-            };
-            let error = match moved {
-                Ok(()) => {
-                    return Ok(ClaimAttempt::Won(Claim {
-                        taken_from: held.map(|held| held.record),
-                        ..child
-                    }));
+            let epoch = held
+                .as_ref()
+                .map_or(1, |held| held.record.epoch.saturating_add(1));
+            let record = self.record(epoch, run.clone());
+            let from = held.as_ref().map(|held| &held.commit);
+            match self.move_ref(issue, from, Some(record)).await {
+                Ok(Some(won)) => {
+                    let taken_from = held.map(|held| held.record);
+                    return Ok(ClaimAttempt::Won(Claim { taken_from, ..won }));
                 }
-                Err(error) => error,
-            };
-            looks += 1;
-            if looks > LOOKS || !(error.status() == Some(422) || error.is_ambiguous()) {
-                return Err(error);
+                // The owner is random, so a claim of this name was made here, and its answer was lost.
+                Err(Unmoved::Elsewhere(Some(found))) if found.record.owner == self.owner => {
+                    let taken_from = held.map(|held| held.record);
+                    return Ok(ClaimAttempt::Won(Claim { taken_from, ..found }));
+                }
+                Err(Unmoved::Elsewhere(Some(found))) if !self.has_ended(&found.record) => {
+                    return Ok(ClaimAttempt::Held(found.record));
+                }
+                Ok(found) | Err(Unmoved::Elsewhere(found)) => held = found,
+                Err(Unmoved::Unknown(_)) if tries < TRIES => self.pause(tries).await,
+                Err(Unmoved::Unknown(error) | Unmoved::Failed(error)) => return Err(error),
             }
-            self.pause(looks).await;
+            tries += 1;
         }
+    }
+
+    /// Makes sure that this process has a claim, for another half of its lease at least: it is renewed if less is left. Fails
+    /// with [`GitHubError::ClaimLost`] if another process has taken it over.
+    pub async fn confirm(&self, claim: &mut Claim) -> Result<(), GitHubError> {
+        let half = self.forge.client.now().saturating_add(self.lease / 2);
+        if half.is_ok_and(|half| claim.record.until > half) && self.is_there(claim).await {
+            return Ok(());
+        }
+        let run = claim.record.run.clone();
+        self.renew(claim, run).await
+    }
+
+    /// Whether the ref is at this claim. `false` if git cannot say: a renewal finds out.
+    async fn is_there(&self, claim: &Claim) -> bool {
+        let Ok(remote) = self.forge.remote().await else {
+            return false;
+        };
+        let name = format!("{REFS}{}", claim.issue);
+        let found = self.forge.repository.remote_ref(&remote, &name).await;
+        found.is_ok_and(|found| found.as_ref() == Some(&claim.commit))
     }
 
     /// Extends a claim and records its run. Fails with [`GitHubError::ClaimLost`] if another process has taken it over.
     pub async fn renew(&self, claim: &mut Claim, run: Option<RunId>) -> Result<(), GitHubError> {
-        let mut looks = 0;
-        loop {
-            let child = self.child(claim.issue, Some(claim), run.clone()).await?;
-            let error = match self.advance(&child).await {
-                Ok(()) => {
-                    *claim = child;
-                    return Ok(());
-                }
-                Err(error) => error,
-            };
-            looks += 1;
-            if looks > LOOKS || !(error.status() == Some(422) || error.is_ambiguous()) {
-                return Err(error);
-            }
-            match self.held(claim.issue).await? {
-                // It arrived, or another renewal of this process did whose answer was lost, or none.
-                Some(held) if held.record.owner == self.owner => {
-                    let arrived = held.sha == child.sha;
-                    *claim = held;
-                    if arrived {
-                        return Ok(());
-                    }
-                    self.pause(looks).await;
-                }
-                held => {
-                    return Err(GitHubError::ClaimLost {
-                        issue: claim.issue,
-                        owner: held.map(|held| held.record.owner),
-                    });
-                }
-            }
-        }
+        self.replace(claim, |epoch| Some(self.record(epoch, run.clone())))
+            .await
     }
 
     /// Gives a claim up. One that another process has taken over is left alone.
     pub async fn release(&self, mut claim: Claim) -> Result<(), GitHubError> {
-        // GitHub deletes a ref whatever it points to. After a renewal no other process moves it for the time of a lease.
-        let half = self.client.now().saturating_add(self.lease / 2);
-        if half.is_ok_and(|half| claim.record.until > half) {
-            let held = self.held(claim.issue).await?;
-            if held.is_none_or(|held| held.sha != claim.sha) {
-                return Ok(());
-            }
-        } else {
-            let run = claim.record.run.clone();
-            match self.renew(&mut claim, run).await {
-                Err(GitHubError::ClaimLost { .. }) => return Ok(()),
-                renewed => renewed?,
-            }
-        }
-        let path = self.ref_path("refs", claim.issue);
-        let mut looks = 0;
-        loop {
-            // Not repeated unseen: a second one could delete the claim of a process that came in between.
-            let deletion = self.client.delete_once(&path);
-            // A deletion that waits for the pace or a limit longer than the lease could hit the next claim. This one ends then.
-            let Ok(deleted) = timeout(self.lease.unsigned_abs() / 3, deletion).await else {
-                return Ok(());
-            };
-            let error = match deleted {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            };
-            let is_ours = self
-                .held(claim.issue)
-                .await?
-                .is_some_and(|held| held.sha == claim.sha);
-            looks += 1;
-            if !is_ours {
-                return Ok(());
-            }
-            if looks > LOOKS || !error.is_ambiguous() {
-                return Err(error);
-            }
-            self.pause(looks).await;
+        match self.replace(&mut claim, |_| None).await {
+            Err(GitHubError::ClaimLost { .. }) => Ok(()),
+            released => released,
         }
     }
 
-    /// The claim on an issue, of any process.
-    async fn held(&self, issue: u64) -> Result<Option<Claim>, GitHubError> {
-        let path = self.ref_path("ref", issue);
-        let Some(found) = self.client.find::<GitRef>(&path).await? else {
-            return Ok(None);
+    /// Moves the ref from a claim to a new record of the same epoch, or deletes it. What happened is looked up after a lost
+    /// answer: nothing is done to a claim of another process.
+    async fn replace(
+        &self,
+        claim: &mut Claim,
+        new: impl Fn(u64) -> Option<ClaimRecord>,
+    ) -> Result<(), GitHubError> {
+        let mut tries = 0;
+        loop {
+            let record = new(claim.record.epoch);
+            match self.move_ref(claim.issue, Some(&claim.commit), record).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(moved)) => {
+                    (claim.record, claim.commit) = (moved.record, moved.commit);
+                    return Ok(());
+                }
+                // A renewal of this process whose answer was lost.
+                Err(Unmoved::Elsewhere(Some(found))) if found.record.owner == self.owner => {
+                    (claim.record, claim.commit) = (found.record, found.commit);
+                }
+                Err(Unmoved::Elsewhere(found)) => {
+                    return Err(GitHubError::ClaimLost {
+                        issue: claim.issue,
+                        owner: found.map(|found| found.record.owner),
+                    });
+                }
+                Err(Unmoved::Unknown(_)) if tries < TRIES => self.pause(tries).await,
+                Err(Unmoved::Unknown(error) | Unmoved::Failed(error)) => return Err(error),
+            }
+            tries += 1;
+        }
+    }
+
+    /// Moves the ref of a claim, if it is at `from`. Returns the claim that it is at then.
+    async fn move_ref(
+        &self,
+        issue: u64,
+        from: Option<&ObjectId>,
+        record: Option<ClaimRecord>,
+    ) -> Result<Option<Claim>, Unmoved> {
+        let message = record.as_ref().map(|record| json!(record).to_string());
+        let change = ClaimMove {
+            name: format!("{REFS}{issue}"),
+            from: from.cloned(),
+            to: message.map(|message| (message, self.forge.client.now())),
         };
-        self.read(issue, &found.object.sha).await.map(Some)
+        let found = match self.pushes.push(&change).await {
+            Ok(moved) => {
+                return Ok(moved.zip(record).map(|(commit, record)| Claim {
+                    issue,
+                    record,
+                    taken_from: None,
+                    commit,
+                }));
+            }
+            Err(GitHubError::Push(ScmError::RefMoved { found, .. })) => found,
+            Err(GitHubError::Push(error)) if retry::may_pass(&error) => {
+                return Err(Unmoved::Unknown(error.into()));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let Some(commit) = found else {
+            return Err(Unmoved::Elsewhere(None));
+        };
+        match self.read(issue, commit).await {
+            Ok(claim) => Err(Unmoved::Elsewhere(Some(claim))),
+            // The API may lack for some seconds what was just pushed.
+            Err(error) if error.status() == Some(404) => Err(Unmoved::Unknown(error)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The claim in this commit.
-    async fn read(&self, issue: u64, commit: &str) -> Result<Claim, GitHubError> {
-        let path = format!("repos/{}/git/commits/{commit}", self.repository);
-        let commit: GitCommit = self.client.get_again(&path).await?;
-        let record = serde_json::from_str(&commit.message).map_err(|error| GitHubError::Response {
+    async fn read(&self, issue: u64, commit: ObjectId) -> Result<Claim, GitHubError> {
+        let (repository, _) = self.forge.info().await?;
+        let path = format!("repos/{repository}/git/commits/{commit}");
+        let found: GitCommit = self.forge.client.get_again(&path).await?;
+        let record = serde_json::from_str(&found.message).map_err(|error| GitHubError::Response {
             call: format!("GET /{path}"),
-            source: format!("the ref `refs/ralph/claims/{issue}` is not a claim of ralph: {error}").into(),
+            source: format!("the ref `{REFS}{issue}` is not a claim of ralph: {error}").into(),
         })?;
         Ok(Claim {
             issue,
             record,
             taken_from: None,
-            sha: commit.sha,
-            tree: commit.tree.sha,
+            commit,
         })
     }
 
-    /// A commit after `parent` for this process. A claim of another one gets a new epoch.
-    async fn child(
-        &self,
-        issue: u64,
-        parent: Option<&Claim>,
-        run: Option<RunId>,
-    ) -> Result<Claim, GitHubError> {
-        let epoch = match parent.map(|parent| &parent.record) {
-            None => 1,
-            Some(record) if record.owner == self.owner => record.epoch,
-            Some(record) => record.epoch.saturating_add(1),
-        };
-        let record = ClaimRecord {
+    fn record(&self, epoch: u64, run: Option<RunId>) -> ClaimRecord {
+        let until = self.forge.client.now().saturating_add(self.lease);
+        ClaimRecord {
             owner: self.owner.clone(),
             epoch,
-            until: self
-                .client
-                .now()
-                .saturating_add(self.lease)
-                .unwrap_or(Timestamp::MAX),
+            until: until.unwrap_or(Timestamp::MAX),
             run,
-        };
-        let tree = match parent {
-            Some(parent) => parent.tree.clone(),
-            None => self.tree.get_or_try_init(|| self.create_tree()).await?.clone(),
-        };
-        let parents: Vec<&str> = parent.iter().map(|parent| parent.sha.as_str()).collect();
-        let body = json!({"message": json!(record).to_string(), "tree": tree, "parents": parents});
-        // A second commit that no ref points to is harmless.
-        let path = format!("repos/{}/git/commits", self.repository);
-        let commit: GitCommit = self.client.add(&path, body).await?;
-        Ok(Claim {
-            issue,
-            record,
-            taken_from: None,
-            sha: commit.sha,
-            tree,
-        })
+        }
     }
 
-    /// GitHub refuses an empty tree.
-    async fn create_tree(&self) -> Result<String, GitHubError> {
-        let content = "Commits here are claims of ralph on issues. Their messages say who works on one.\n";
-        let entry = json!({"path": "README", "mode": "100644", "type": "blob", "content": content});
-        let path = format!("repos/{}/git/trees", self.repository);
-        let tree: GitObject = self.client.add(&path, json!({"tree": [entry]})).await?;
-        Ok(tree.sha)
-    }
-
-    async fn create(&self, claim: &Claim) -> Result<(), GitHubError> {
-        let body = json!({"ref": format!("refs/ralph/claims/{}", claim.issue), "sha": claim.sha});
-        let path = format!("repos/{}/git/refs", self.repository);
-        self.client.post::<Value>(&path, body).await.map(drop)
-    }
-
-    async fn advance(&self, claim: &Claim) -> Result<(), GitHubError> {
-        let body = json!({"sha": claim.sha, "force": false});
-        let path = self.ref_path("refs", claim.issue);
-        self.client.patch::<Value>(&path, body).await.map(drop)
-    }
-
-    /// The path of a claim's ref. Its name is one part of the path, so its slashes are encoded.
-    fn ref_path(&self, kind: &str, issue: u64) -> String {
-        let name = query_value(&format!("ralph/claims/{issue}"));
-        format!("repos/{}/git/{kind}/{name}", self.repository)
-    }
-
-    async fn pause(&self, looks: u32) {
-        sleep(self.client.pace().first_pause.saturating_mul(1 << looks.min(4))).await;
+    async fn pause(&self, tries: u32) {
+        let first = self.forge.client.pace().first_pause;
+        sleep(first.saturating_mul(2 << tries.min(3))).await;
     }
 }
 
@@ -345,12 +330,10 @@ struct GitRef {
 
 #[derive(Deserialize)]
 struct GitObject {
-    sha: String,
+    sha: ObjectId,
 }
 
 #[derive(Deserialize)]
 struct GitCommit {
-    sha: String,
     message: String,
-    tree: GitObject,
 }

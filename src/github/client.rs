@@ -2,7 +2,7 @@
 //!
 //! A call that creates something is repeated only if it surely had no effect. After a lost answer the caller looks first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use super::error::GitHubError;
 use super::kept::KeptAnswer;
 use super::pace::{GitHubPace, Throttle};
 use crate::clock::Clock;
+use crate::id::RepositoryName;
 use crate::secret::{Redactor, Secret};
 
 /// The version of the API that ralph is written for.
@@ -53,6 +54,8 @@ pub struct GitHubClient {
     is_pinned: OnceCell<bool>,
     /// The name under which an App acts.
     app_login: OnceCell<String>,
+    /// The repositories in which the account may open pull requests.
+    pub(super) pull_repositories: Mutex<BTreeSet<RepositoryName>>,
     /// Answers that are asked for again and again, by path.
     pub(super) kept: Mutex<HashMap<String, KeptAnswer>>,
 }
@@ -100,6 +103,7 @@ impl GitHubClient {
             installation: Mutex::default(),
             is_pinned: OnceCell::new(),
             app_login: OnceCell::new(),
+            pull_repositories: Mutex::default(),
             kept: Mutex::default(),
         })
     }
@@ -234,13 +238,6 @@ impl GitHubClient {
         GitHubCall::new(self, Method::PATCH, path).body(body).json().await
     }
 
-    /// Deletes something. It is repeated only if it surely had no effect.
-    pub(super) async fn delete_once(&self, path: &str) -> Result<(), GitHubError> {
-        let mut call = GitHubCall::new(self, Method::DELETE, path);
-        call.repeatable = false;
-        call.send().await.map(drop)
-    }
-
     /// Removes something. That it is not there is no error.
     pub(super) async fn remove(&self, path: &str) -> Result<(), GitHubError> {
         match GitHubCall::new(self, Method::DELETE, path).send().await {
@@ -272,6 +269,12 @@ impl GitHubClient {
                 Err(pause) => sleep(pause).await,
             }
         }
+    }
+
+    /// Like [`GitHubClient::begin_push`] for a claim. The limit of an hour does not hold it back: a claim that is not renewed in
+    /// time is lost, and the work with it.
+    pub(super) async fn begin_claim_push(&self) -> impl Drop + '_ {
+        self.throttle.begin_urgent_write(&self.pace).await
     }
 
     /// The address of a path. GitHub Enterprise has REST at `/api/v3` and GraphQL at `/api/graphql`.

@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use thiserror::Error;
 
+use crate::scm::ScmError;
+
 /// Why a call to GitHub failed.
 #[derive(Debug, Error)]
 pub enum GitHubError {
@@ -53,6 +55,9 @@ pub enum GitHubError {
         /// GitHub's message.
         message: String,
     },
+    /// A push failed.
+    #[error(transparent)]
+    Push(#[from] ScmError),
     /// Another process has taken a claim over, or a person has deleted it.
     #[error("the claim on issue #{issue} was lost to {}", owner.as_deref().unwrap_or("a person who deleted it"))]
     ClaimLost {
@@ -89,9 +94,11 @@ impl GitHubError {
             Self::Unreachable { source, .. } => !source.is_connect(),
             Self::Refused { status, .. } => *status >= 500,
             Self::Response { .. } => true,
-            Self::RateLimited { .. } | Self::AppKey(_) | Self::GraphQl { .. } | Self::ClaimLost { .. } => {
-                false
-            }
+            Self::RateLimited { .. }
+            | Self::AppKey(_)
+            | Self::GraphQl { .. }
+            | Self::Push(_)
+            | Self::ClaimLost { .. } => false,
         }
     }
 
@@ -129,6 +136,10 @@ impl GitHubError {
             ),
             Self::RateLimited { .. } => Some("resume the run then; other programs may use the same account".to_owned()),
             Self::ClaimLost { .. } => Some("the work of this process is not pushed any more; the other one goes on".to_owned()),
+            Self::Push(ScmError::Git { stderr, .. }) if stderr.contains("returned error: 403") => {
+                Some("give the token or the App the permission `contents: write` for this repository".to_owned())
+            }
+            Self::Push(error) => error.hint().map(str::to_owned),
             Self::Refused { .. } | Self::Response { .. } | Self::GraphQl { .. } => None,
         }
     }

@@ -65,7 +65,7 @@ impl GitHubForge {
         }
     }
 
-    pub(super) async fn info(&self) -> Result<&(RepositoryName, RepositoryInfo), ForgeError> {
+    pub(super) async fn info(&self) -> Result<&(RepositoryName, RepositoryInfo), GitHubError> {
         let ask = async || {
             let info: RepositoryInfo = self.client.get(&format!("repos/{}", self.name)).await?;
             let name = RepositoryName::parse(&info.full_name).map_err(|error| GitHubError::Response {
@@ -86,7 +86,7 @@ impl GitHubForge {
     }
 
     /// The remote with a token that is valid now: tokens of an App expire during a run. Waits while a rate limit forbids calls.
-    pub(super) async fn remote(&self) -> Result<Remote, ForgeError> {
+    pub(super) async fn remote(&self) -> Result<Remote, GitHubError> {
         self.client.wait_for_limits().await?;
         let (name, _) = self.info().await?;
         let remote = Remote {
@@ -369,17 +369,25 @@ impl GitHubForge {
                 "give the token or the App the permission `contents: write` for this repository",
             )
         })?;
+        Ok(self.check_pulls(name, base).await?)
+    }
+
+    /// Tries a pull request that cannot be opened, once for all runs of the process.
+    async fn check_pulls(&self, name: &RepositoryName, base: &str) -> Result<(), GitHubError> {
+        // Locked meanwhile, so that runs that start together try it once.
+        let mut allowed = self.client.pull_repositories.lock().await;
+        if allowed.contains(name) {
+            return Ok(());
+        }
         // A branch has no changes against itself, so GitHub refuses this after it has checked the permission.
         let body = serde_json::json!({"title": "ralph", "head": base, "base": base});
-        match self
-            .client
-            .post::<serde_json::Value>(&format!("repos/{name}/pulls"), body)
-            .await
-        {
-            Err(error) if error.status() == Some(422) => Ok(()),
-            Err(error) => Err(error.into()),
-            Ok(_) => Ok(()),
+        let path = format!("repos/{name}/pulls");
+        match self.client.post::<serde_json::Value>(&path, body).await {
+            Err(error) if error.status() != Some(422) => return Err(error),
+            Err(_) | Ok(_) => {}
         }
+        allowed.insert(name.clone());
+        Ok(())
     }
 }
 

@@ -1,4 +1,5 @@
-//! GitHub's GraphQL API, for what REST does not have: the end of a draft, and which threads of a review are resolved.
+//! GitHub's GraphQL API, for what REST does not have: the end of a draft, which threads of a review are resolved, and several
+//! changes with one call.
 
 use std::collections::BTreeSet;
 
@@ -70,9 +71,21 @@ impl Thread {
 impl GitHubClient {
     /// Marks a draft as ready for review. Doing it twice is harmless.
     pub(super) async fn mark_ready(&self, node_id: &str) -> Result<(), GitHubError> {
-        let body = json!({"query": READY, "variables": {"id": node_id}});
+        let variables = json!({"id": node_id});
+        self.mutate("markPullRequestReadyForReview", READY, variables)
+            .await
+    }
+
+    /// Makes changes. Doing them twice must be harmless.
+    pub(super) async fn mutate(
+        &self,
+        operation: &'static str,
+        query: &str,
+        variables: Value,
+    ) -> Result<(), GitHubError> {
+        let body = json!({"query": query, "variables": variables});
         let call = GitHubCall::new(self, Method::POST, "graphql").body(body);
-        data("markPullRequestReadyForReview", call.repeatable().json().await?).map(drop)
+        data(operation, call.repeatable().json().await?).map(drop)
     }
 
     /// The resolved threads of a pull request, each by the number of its first comment.

@@ -27,7 +27,7 @@ const LOOKS: u32 = 4;
 
 /// The issues of one repository.
 pub struct Issues {
-    client: Arc<GitHubClient>,
+    pub(super) client: Arc<GitHubClient>,
     repository: RepositoryName,
 }
 
@@ -42,7 +42,10 @@ pub struct Issue {
     body: Option<String>,
     state: PullState,
     #[serde(default)]
-    labels: Vec<LabelName>,
+    pub(super) labels: Vec<LabelName>,
+    /// Its id in GraphQL.
+    #[serde(default)]
+    pub(super) node_id: String,
     user: Option<Account>,
     /// When anything about it changed last.
     pub updated_at: Timestamp,
@@ -117,7 +120,7 @@ pub enum IssueStatus {
 
 impl IssueStatus {
     /// All of them. An issue has one.
-    const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 5] = [
         Self::Ready,
         Self::InProgress,
         Self::Done,
@@ -145,7 +148,7 @@ impl Issues {
         Self { client, repository }
     }
 
-    fn path(&self, rest: &str) -> String {
+    pub(super) fn path(&self, rest: &str) -> String {
         format!("repos/{}/{rest}", self.repository)
     }
 
@@ -333,35 +336,6 @@ impl Issues {
             is_here && !is_over && is_done(body, run)
         };
         Ok(pulls.iter().find(is_finished).map(|pull| pull.html_url.clone()))
-    }
-
-    /// Sets the status label, or none, and removes other ones. All other labels stay.
-    pub async fn set_status(&self, number: u64, status: Option<IssueStatus>) -> Result<(), GitHubError> {
-        let issue = self.get(number).await?;
-        let path = self.path(&format!("issues/{number}/labels"));
-        if let Some(wanted) = status.filter(|status| !issue.has_status(*status)) {
-            self.client
-                .add::<Value>(&path, json!({"labels": [wanted.label()]}))
-                .await?;
-        }
-        let others = IssueStatus::ALL
-            .into_iter()
-            .filter(|other| Some(*other) != status);
-        for other in others.filter(|other| issue.has_status(*other)) {
-            self.client
-                .remove(&format!("{path}/{}", query_value(other.label())))
-                .await?;
-        }
-        Ok(())
-    }
-
-    /// Replaces the text of an issue.
-    pub async fn set_body(&self, number: u64, body: &str) -> Result<(), GitHubError> {
-        let path = self.path(&format!("issues/{number}"));
-        self.client
-            .patch::<Value>(&path, json!({"body": body}))
-            .await
-            .map(drop)
     }
 
     /// Sets the text of ralph's comment below an issue. There is one, which is found again by its hidden marker.

@@ -5,29 +5,12 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::forge::GitHubForge;
+use super::retry;
 use crate::id::ObjectId;
 use crate::scm::{ForgeError, ScmError};
 
 /// How often a push is tried while others push notes.
 const TRIES: u32 = 12;
-
-/// What a server says if two pushes meet, and neither has moved the ref so far.
-const RACES: [&str; 3] = ["cannot lock ref", "failed to update ref", "unable to create"];
-
-/// What git says if the connection failed.
-const LOST_CONNECTIONS: [&str; 9] = [
-    "rpc failed",
-    "hung up",
-    "unexpected disconnect",
-    "early eof",
-    "could not resolve host",
-    "failed to connect",
-    "connection reset",
-    "timed out",
-    "returned error: 5",
-];
-/// What git says if the server refused the request. It also says that the server hung up then.
-const REFUSED: &str = "returned error: 4";
 
 impl GitHubForge {
     /// Adds the note of a commit to the notes of the repository. A push that another one came before is prepared again on
@@ -67,42 +50,7 @@ impl GitHubForge {
 fn may_pass(error: &ForgeError) -> bool {
     match error {
         ForgeError::Scm(ScmError::RefMoved { .. }) => true,
-        ForgeError::Scm(ScmError::PushRefused { reason, .. }) => {
-            let reason = reason.to_lowercase();
-            RACES.iter().any(|race| reason.contains(race)) || is_lost_connection(&reason)
-        }
-        ForgeError::Scm(ScmError::Git { stderr, .. }) => is_lost_connection(&stderr.to_lowercase()),
+        ForgeError::Scm(error) => retry::may_pass(error),
         _ => false,
-    }
-}
-
-fn is_lost_connection(message: &str) -> bool {
-    !message.contains(REFUSED) && LOST_CONNECTIONS.iter().any(|lost| message.contains(lost))
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case(
-        "error: RPC failed; curl 52 Empty reply from server\nsend-pack: unexpected disconnect",
-        true
-    )]
-    #[case("fatal: unable to access 'https://x/': Could not resolve host: x", true)]
-    #[case(
-        "fatal: unable to access 'https://x/': The requested URL returned error: 502",
-        true
-    )]
-    #[case(
-        "error: RPC failed; HTTP 403 curl 22 The requested URL returned error: 403\nfatal: the remote end hung up",
-        false
-    )]
-    #[case("fatal: Authentication failed for 'https://x/'", false)]
-    #[case("remote: error: GH006: Protected branch update failed", false)]
-    fn a_lost_connection_is_no_refusal(#[case] message: &str, #[case] expected: bool) {
-        assert_eq!(is_lost_connection(&message.to_lowercase()), expected);
     }
 }

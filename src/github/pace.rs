@@ -52,6 +52,17 @@ pub(super) struct WriteTurn<'t> {
     writes: MutexGuard<'t, VecDeque<Instant>>,
 }
 
+impl<'t> WriteTurn<'t> {
+    /// Waits for the pause after the last write.
+    async fn begin(mut writes: MutexGuard<'t, VecDeque<Instant>>, pace: &GitHubPace) -> Self {
+        if let Some(last) = writes.back() {
+            sleep_until(*last + pace.between_writes).await;
+        }
+        writes.push_back(Instant::now());
+        Self { writes }
+    }
+}
+
 impl Drop for WriteTurn<'_> {
     fn drop(&mut self) {
         // GitHub may have counted it at any time until now.
@@ -91,11 +102,12 @@ impl Throttle {
             }
             sleep_until(*oldest + HOUR).await;
         }
-        if let Some(last) = writes.back() {
-            sleep_until(*last + pace.between_writes).await;
-        }
-        writes.push_back(Instant::now());
-        Ok(WriteTurn { writes })
+        Ok(WriteTurn::begin(writes, pace).await)
+    }
+
+    /// Like [`Throttle::begin_write`] for a write that the limit of an hour does not hold back. It counts in that hour.
+    pub(super) async fn begin_urgent_write(&self, pace: &GitHubPace) -> WriteTurn<'_> {
+        WriteTurn::begin(self.writes.lock().await, pace).await
     }
 
     /// Makes all calls wait for this long.
@@ -120,7 +132,10 @@ mod tests {
         // A call does not wait for so long, and keeps no other one waiting.
         let pause = throttle.begin_write(&pace).await.map(drop);
         assert_eq!(pause, Err(Duration::from_secs(3201)));
-        tokio::time::sleep(Duration::from_secs(3000)).await;
+        // One that cannot wait is made all the same.
+        drop(throttle.begin_urgent_write(&pace).await);
+        assert_eq!(start.elapsed(), Duration::from_secs(400));
+        tokio::time::sleep(Duration::from_secs(2999)).await;
         drop(throttle.begin_write(&pace).await.unwrap());
         assert_eq!(start.elapsed(), HOUR);
     }

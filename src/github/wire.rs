@@ -126,6 +126,9 @@ pub(super) struct StackedPull {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct LabelName {
     pub(super) name: String,
+    /// Its id in GraphQL. Events do not have it.
+    #[serde(default)]
+    pub(super) node_id: String,
 }
 
 /// A file that a pull request changes.

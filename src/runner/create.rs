@@ -15,6 +15,8 @@ use super::{RunError, StateRef};
 /// What a new run is made from.
 #[derive(Clone, Debug)]
 pub struct NewRun {
+    /// Its id.
+    pub id: RunId,
     /// When the run is created, by the clock of the caller.
     pub created: Timestamp,
     /// The text of the task.
@@ -62,7 +64,7 @@ pub async fn create(
     let overrides = new.overrides.into_iter();
     let facts = RunFacts {
         format: RUN_FORMAT,
-        id: RunId::random(),
+        id: new.id,
         created: new.created,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         repository: repo.common_dir().to_owned(),

@@ -19,6 +19,7 @@ use crate::event::{Event, EventKind};
 use crate::evidence::SigningKey;
 use crate::exec::tests::search_path;
 use crate::exec::{Command, Discard, Host};
+use crate::id::RunId;
 use crate::model::{Profile, Script, ScriptedModel};
 use crate::sandbox::SandboxSpec;
 use crate::sandbox::local::{LocalOptions, LocalProvider};
@@ -68,6 +69,7 @@ impl TestRun {
         let runs = Runs::under(temp.path().join("runs"));
         let redactor = Redactor::new([Secret::new(SECRET)]);
         let new = NewRun {
+            id: RunId::random(),
             created: FixedClock.now(),
             task: TASK.to_owned(),
             branch_prefix: "ralph".to_owned(),

@@ -4,7 +4,8 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use super::error::ScmError;
-use super::git::{failure, message, one_id, output};
+use super::git::{failure, output};
+use super::ref_move::RefMove;
 use super::repository::Repository;
 use crate::exec::Command;
 use crate::id::ObjectId;
@@ -84,16 +85,8 @@ impl Repository {
 
     /// The object of a remote's ref, by its full name, asked now.
     pub async fn remote_ref(&self, remote: &Remote, name: &str) -> Result<Option<ObjectId>, ScmError> {
-        let command = self
-            .git
-            .command("ls-remote --refs --")
-            .args([remote.url.as_str(), name]);
-        let printed = self.git.run(&remote.apply(command)).await?;
-        // Git also lists refs whose names end like this one.
-        let text = String::from_utf8_lossy(&printed);
-        let mut lines = text.lines().filter_map(|line| line.split_once('\t'));
-        let found = lines.find(|(_, listed)| *listed == name);
-        found.map(|(id, _)| one_id(id.as_bytes())).transpose()
+        let mut found = self.remote_refs(remote, &[name]).await?;
+        Ok(found.remove(name))
     }
 
     /// Gets the objects of a remote's ref. No ref of this repository changes.
@@ -138,39 +131,13 @@ impl Repository {
         commit: &ObjectId,
         expected: Option<&ObjectId>,
     ) -> Result<(), ScmError> {
-        let lease = expected.map(ToString::to_string).unwrap_or_default();
-        let command = self
-            .git
-            .command("push --porcelain --no-verify --no-follow-tags --no-recurse-submodules")
-            .arg(format!("--force-with-lease={name}:{lease}"))
-            .args(["--", &remote.url, &format!("{commit}:{name}")]);
-        let command = remote.apply(command);
-        let exit = self.git.exit(&command).await?;
-        if exit.success() {
-            return Ok(());
-        }
-        // The answer may be lost after the push was done, and a lease may fail because a person pushed.
-        let found = self.remote_ref(remote, name).await?;
-        if found.as_ref() == Some(commit) {
-            return Ok(());
-        }
-        if found.as_ref() != expected {
-            return Err(ScmError::RefMoved {
-                name: name.to_owned(),
-                expected: expected.cloned(),
-                found,
-            });
-        }
-        let printed = exit.stdout.text();
-        let refused = printed.lines().find(|line| line.starts_with("!\t"));
-        match refused.and_then(|line| line.rsplit('\t').next()) {
-            Some(reason) => Err(ScmError::PushRefused {
-                url: remote.url.clone(),
-                branch: name.strip_prefix("refs/heads/").unwrap_or(name).to_owned(),
-                reason: format!("{reason}\n{}", message(&exit)),
-            }),
-            None => Err(failure(&command, &exit)),
-        }
+        let push = RefMove {
+            name: name.to_owned(),
+            from: expected.cloned(),
+            to: Some(commit.clone()),
+        };
+        let results = self.move_refs(remote, &[push]).await?;
+        results.into_iter().collect()
     }
 
     /// Fails if the server would not accept a push with this token. Nothing is changed.

@@ -12,6 +12,7 @@ use super::history::{HistoryCommit, new_commits};
 use super::objects::{self, tree_names};
 use super::path::{RepoPath, collision, name_problem};
 use super::repository::Repository;
+use super::scratch::write_layout;
 use crate::exec::ExitStatus;
 use crate::id::ObjectId;
 
@@ -32,16 +33,9 @@ impl Quarantine {
             .tempdir_in(parent)
             .map_err(failed)?;
         let format = repository.object_format();
-        // Nothing is synced to disk, because the repository does not outlive this process.
-        let config = format!(
-            "[core]\n\trepositoryformatversion = 1\n\tbare = true\n\tfsync = none\n[extensions]\n\tobjectFormat = {}\n",
-            format.name()
-        );
         let fill = || {
             repository.borrow_objects(&dir.path().join("objects"))?;
-            std::fs::create_dir_all(dir.path().join("refs"))?;
-            std::fs::write(dir.path().join("HEAD"), "ref: refs/heads/none\n")?;
-            std::fs::write(dir.path().join("config"), config)
+            write_layout(dir.path(), format)
         };
         fill().map_err(failed)?;
         Ok(Self {

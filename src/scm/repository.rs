@@ -47,6 +47,14 @@ impl ObjectFormat {
         }
     }
 
+    /// The tree without files. Git knows it without an object.
+    pub(super) fn empty_tree(self) -> &'static str {
+        match self {
+            Self::Sha1 => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+            Self::Sha256 => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+        }
+    }
+
     /// The id that stands for "no object".
     pub(super) fn zero(self) -> String {
         "0".repeat(self.id_bytes() * 2)
@@ -106,6 +114,15 @@ impl Repository {
             kind,
             hint,
         })
+    }
+
+    /// The bare repository in this directory, with the same hash function on the same host.
+    pub(super) fn at(&self, dir: &Path) -> Self {
+        Self {
+            git: self.git.with_path(dir.to_owned()),
+            common_dir: dir.to_owned(),
+            format: self.format,
+        }
     }
 
     /// Its hash function.

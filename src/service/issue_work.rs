@@ -93,7 +93,7 @@ async fn start(
     let start = Box::pin(async { issue.builder(builder).build().await?.start().await });
     tokio::select! {
         run = start => run.map_err(Failed),
-        lost = issue.keep(None) => Err(Lost(lost)),
+        lost = issue.keep() => Err(Lost(lost)),
         () = asked_for(orders, WorkOrder::Pause) => {
             Err(Failed(AssemblyError::interrupted("interrupted before the run began").with_hint("run the same command again")))
         }
@@ -107,10 +107,9 @@ async fn drive(
     run: &ActiveRun,
     orders: &mut watch::Receiver<WorkOrder>,
 ) -> (Result<RunOutcome, AssemblyError>, bool) {
-    let id = &run.dir().facts().id;
     let (ended, has_claim) = tokio::select! {
         outcome = run.drive() => return (outcome, true),
-        lost = issue.keep(Some(id)) => (lost, false),
+        lost = issue.keep() => (lost, false),
         ended = obey(surroundings, run.dir(), orders) => (ended, true),
     };
     match run.stop_sandbox().await {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::{self, JoinSet};
@@ -164,7 +166,8 @@ impl Poller {
         self.refused
             .retain(|number, _| specifications.iter().any(|issue| issue.number == *number));
         let left = self.left_behind(&specifications).await?;
-        let mut started = self.respond().await?;
+        let started = self.respond().await?;
+        let mut startable = Vec::new();
         for issue in &specifications {
             let Some(status) = claimable(issue, &left).filter(|_| self.settings.wants(issue)) else {
                 continue;
@@ -172,12 +175,13 @@ impl Poller {
             if self.is_refused(issue) || self.active.contains_key(&issue.number) {
                 continue;
             }
-            match self.dispatch(issue, status, &specifications).await {
-                Ok(has_started) => started += usize::from(has_started),
+            match self.is_startable(issue, status, &specifications).await {
+                Ok(true) => startable.push((issue, status)),
+                Ok(false) => {}
                 Err(error) => self.refuse(issue, &error),
             }
         }
-        Ok(started)
+        Ok(started + self.start_all(startable).await)
     }
 
     fn is_refused(&self, issue: &Issue) -> bool {
@@ -202,7 +206,8 @@ impl Poller {
     /// The issues in progress whose process is gone. Claims on other issues that have ended are removed.
     async fn left_behind(&self, specifications: &[Issue]) -> Result<Vec<u64>, AssemblyError> {
         let mut left = Vec::new();
-        for number in self.queue.claims.ended().await? {
+        for ended in self.queue.claims.ended().await? {
+            let number = ended.issue;
             let listed = specifications.iter().find(|issue| issue.number == number);
             let has = |status| listed.is_some_and(|issue| issue.has_status(status));
             if self.active.contains_key(&number) || has(IssueStatus::Ready) || has(IssueStatus::Blocked) {
@@ -211,35 +216,64 @@ impl Poller {
             if has(IssueStatus::InProgress) {
                 left.push(number);
             } else {
-                self.queue.claims.remove_ended(number).await?;
+                self.queue.claims.release(ended).await?;
             }
         }
         Ok(left)
     }
 
-    /// Starts the work on an issue, unless it waits for others or too many runs work already.
-    async fn dispatch(
+    /// Whether an issue waits for no other one. The issue shows what it waits for.
+    async fn is_startable(
         &mut self,
         issue: &Issue,
         status: IssueStatus,
         listed: &[Issue],
     ) -> Result<bool, AssemblyError> {
-        let number = issue.number;
         let waits_for = self.queue.waits_for(issue, listed).await?;
-        if !waits_for.is_empty() {
-            self.hold_back(issue, status, waits_for).await?;
-            return Ok(false);
+        if waits_for.is_empty() {
+            return Ok(true);
         }
-        if self.active.len() >= self.settings.max_parallel {
-            return Ok(false);
+        self.hold_back(issue, status, waits_for).await?;
+        Ok(false)
+    }
+
+    /// Claims issues and starts the work on them, until as many runs work as may. Returns how many were started. Claims that
+    /// are made at the same time share a push.
+    async fn start_all(&mut self, issues: Vec<(&Issue, IssueStatus)>) -> usize {
+        let mut left = issues.into_iter();
+        let mut claiming = FuturesUnordered::new();
+        let mut started = 0;
+        loop {
+            while self.active.len() + claiming.len() < self.settings.max_parallel
+                && let Some((issue, status)) = left.next()
+            {
+                let (builder, queue) = ((self.builder)(), self.queue.clone());
+                claiming.push(async move {
+                    let claimed = match builder {
+                        Ok(builder) => queue
+                            .claim(issue.number, status)
+                            .await
+                            .map(|claimed| (claimed, builder)),
+                        Err(error) => Err(error),
+                    };
+                    (issue, claimed)
+                });
+            }
+            let Some((issue, claimed)) = claiming.next().await else {
+                return started;
+            };
+            match claimed {
+                Ok((claimed, builder)) => {
+                    let number = issue.number;
+                    self.waiting.remove(&number);
+                    let reporter = &self.context.reporter;
+                    reporter.inform(&format!("issue #{number} is claimed: {}", claimed.title()));
+                    self.begin(claimed, builder);
+                    started += 1;
+                }
+                Err(error) => self.refuse(issue, &error),
+            }
         }
-        let builder = (self.builder)()?;
-        let claimed = self.queue.claim(number, status).await?;
-        self.waiting.remove(&number);
-        let reporter = &self.context.reporter;
-        reporter.inform(&format!("issue #{number} is claimed: {}", claimed.title()));
-        self.begin(claimed, builder);
-        Ok(true)
     }
 
     /// Lets runs of this host go on that are done and whose reviewers ask for something. Returns how many.
@@ -392,7 +426,7 @@ impl Poller {
                 if matches!(result, IssueResult::NeedsAttention { .. }) {
                     self.needs_attention += 1;
                 }
-                reporter.inform(&format!("issue #{number}{run}: {}", describe(&result)));
+                reporter.inform(&format!("issue #{number}{run}: {}", result.summary()));
             }
             Some(Err(error)) => {
                 reporter.warn(&format!(
@@ -454,16 +488,4 @@ fn claimable(issue: &Issue, left_behind: &[u64]) -> Option<IssueStatus> {
     issue
         .has_status(IssueStatus::Blocked)
         .then_some(IssueStatus::Blocked)
-}
-
-fn describe(result: &IssueResult) -> String {
-    match result {
-        IssueResult::Done { pull_request } => {
-            let location = pull_request.as_deref().unwrap_or("no pull request");
-            format!("done, {location}")
-        }
-        IssueResult::NeedsAttention { reason } => format!("needs attention: {reason}"),
-        IssueResult::Stopped => "stopped, ready again".to_owned(),
-        IssueResult::Withdrawn { reason, .. } => format!("ended because {reason}"),
-    }
 }

@@ -8,6 +8,7 @@ use ralph::agent::{AgentCredential, Agents, Claude, ModelAccess, ProgramAgent};
 use ralph::event::{Event, Fanout};
 use ralph::evidence::SigningKey;
 use ralph::exec::Host;
+use ralph::id::RunId;
 use ralph::model::{AuthMethod, Profile, Script, ScriptedModel};
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
 use ralph::scm::LocalForge;
@@ -109,6 +110,7 @@ impl Library {
         let runs = Runs::under(bench.place.home().join("runs"));
         let redactor = Redactor::new([Secret::new(KEY)]);
         let new = NewRun {
+            id: RunId::random(),
             created: jiff::Timestamp::now(),
             task: TASK.to_owned(),
             branch_prefix: "ralph".to_owned(),

@@ -1,10 +1,14 @@
 //! Claims on issues: one winner of every race, whatever is lost on the way.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
+use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use ralph::clock::Clock;
-use ralph::github::{Claim, ClaimAttempt, ClaimRecord, Claims, GitHubClient, GitHubCredential, GitHubError};
+use ralph::github::{
+    Claim, ClaimAttempt, ClaimRecord, Claims, GitHubClient, GitHubCredential, GitHubError, GitHubForge,
+};
 use ralph::id::{RepositoryName, RunId};
 use ralph::secret::{Redactor, Secret};
 use rstest::rstest;
@@ -17,25 +21,49 @@ use crate::support::fake_github::{Fault, LimitSettings};
 
 const LEASE: SignedDuration = SignedDuration::from_mins(15);
 
+const RECEIVE: &str = "/acme/widget.git/git-receive-pack";
+/// What git asks for to see where a ref is.
+const LOOK: &str = "/acme/widget.git/info/refs?service=git-upload-pack";
+
 /// How many races there are, unless `RALPH_GITHUB_RACES` says otherwise.
 const RACES: u64 = 1000;
+/// How many races are run at the same time. Pushes of several claims, of which some fail, race then, too.
+const AT_ONCE: usize = 10;
 
-/// A clock that differs from this machine's.
-struct Shifted(SignedDuration);
+/// A clock that is ahead of this machine's by so many seconds, or behind it.
+#[derive(Clone, Default)]
+struct Shifted(Arc<AtomicI64>);
+
+impl Shifted {
+    fn ahead(by: SignedDuration) -> Self {
+        Self(Arc::new(by.as_secs().into()))
+    }
+
+    fn advance(&self, by: SignedDuration) {
+        self.0.fetch_add(by.as_secs(), Ordering::SeqCst);
+    }
+}
 
 impl Clock for Shifted {
     fn now(&self) -> Timestamp {
-        Timestamp::now() + self.0
+        Timestamp::now() + SignedDuration::from_secs(self.0.load(Ordering::SeqCst))
     }
+}
+
+/// The claims of a process with this clock.
+fn process_with(desk: &Desk, name: &str, clock: Shifted) -> Claims {
+    let credential = GitHubCredential::Token(Secret::new(TOKEN));
+    let (url, redactor) = (desk.github.url(), Redactor::default());
+    let client = GitHubClient::new(url, credential, Arc::new(clock), redactor.clone(), quick());
+    let repository = RepositoryName::parse(REPO).unwrap();
+    let (client, git) = (Arc::new(client.unwrap()), desk.repository.clone());
+    let forge = GitHubForge::new(client, repository, url, git, redactor);
+    Claims::new(Arc::new(forge), name, LEASE)
 }
 
 /// The claims of a process whose clock is ahead by this much.
 fn process(desk: &Desk, name: &str, ahead: SignedDuration) -> Claims {
-    let credential = GitHubCredential::Token(Secret::new(TOKEN));
-    let clock = Arc::new(Shifted(ahead));
-    let client = GitHubClient::new(desk.github.url(), credential, clock, Redactor::default(), quick());
-    let repository = RepositoryName::parse(REPO).unwrap();
-    Claims::new(Arc::new(client.unwrap()), repository, name, LEASE)
+    process_with(desk, name, Shifted::ahead(ahead))
 }
 
 fn now(desk: &Desk, name: &str) -> Claims {
@@ -52,14 +80,14 @@ fn unlimited(desk: &Desk) {
 }
 
 async fn won(claims: &Claims, issue: u64) -> Claim {
-    match claims.claim(issue).await.unwrap() {
+    match claims.claim(issue, None).await.unwrap() {
         ClaimAttempt::Won(claim) => claim,
         ClaimAttempt::Held(record) => panic!("{record:?}"),
     }
 }
 
 async fn held(claims: &Claims, issue: u64) -> ClaimRecord {
-    match claims.claim(issue).await.unwrap() {
+    match claims.claim(issue, None).await.unwrap() {
         ClaimAttempt::Won(claim) => panic!("{claim:?}"),
         ClaimAttempt::Held(record) => record,
     }
@@ -81,17 +109,21 @@ async fn every_race_has_one_winner() {
         let (claims, start) = (now(&desk, name), start.clone());
         processes.spawn(async move {
             let mut won = Vec::new();
-            for issue in 1..=races {
+            for first in (1..=races).step_by(AT_ONCE) {
+                let issues = first..(first + AT_ONCE as u64).min(races + 1);
                 start.wait().await;
-                if let ClaimAttempt::Won(claim) = claims.claim(issue).await.unwrap() {
-                    won.push(issue);
-                    // Every second claim stays; the others are free again after everybody has tried.
-                    start.wait().await;
-                    if issue % 2 == 0 {
-                        claims.release(claim).await.unwrap();
+                let mut given_up = Vec::new();
+                for attempt in join_all(issues.map(|issue| claims.claim(issue, None))).await {
+                    if let ClaimAttempt::Won(claim) = attempt.unwrap() {
+                        won.push(claim.issue);
+                        given_up.push(claim);
                     }
-                } else {
-                    start.wait().await;
+                }
+                // Every second claim stays; the others are free again after everybody has tried.
+                start.wait().await;
+                given_up.retain(|claim| claim.issue % 2 == 0);
+                for released in join_all(given_up.into_iter().map(|claim| claims.release(claim))).await {
+                    released.unwrap();
                 }
             }
             won
@@ -116,7 +148,7 @@ async fn one_process_takes_an_ended_claim_over() {
         let mut others = JoinSet::new();
         for name in ["a", "b", "c", "d"] {
             let claims = now(&desk, name);
-            others.spawn(async move { claims.claim(issue).await.unwrap() });
+            others.spawn(async move { claims.claim(issue, None).await.unwrap() });
         }
         let attempts = others.join_all().await;
         let epochs: Vec<u64> = attempts
@@ -165,25 +197,30 @@ async fn claims_follow_the_api() {
     desk.expect_clean();
 }
 
-/// An answer is lost: the claim is looked up before anything else is done.
+/// An answer is lost, and perhaps that to the next question too: nothing is done before it is known what happened.
 #[rstest]
-#[case::create("POST", "git/refs")]
-#[case::commit("POST", "git/commits")]
-#[case::renew("PATCH", "git/refs/ralph%2Fclaims%2F7")]
-#[case::delete("DELETE", "git/refs/ralph%2Fclaims%2F7")]
 #[tokio::test]
 async fn a_lost_answer_changes_nothing(
-    #[case] method: &str,
-    #[case] path: &str,
+    #[values("create", "renew", "delete")] lost: &str,
     #[values(Fault::DroppedBefore, Fault::DroppedAfter, Fault::ExecutedThenStatus(502))] fault: Fault,
+    #[values(false, true)] is_look_lost: bool,
 ) {
     let desk = Desk::new().await;
     let claims = now(&desk, "first");
-    desk.github
-        .fail_next(method, &format!("/repos/{REPO}/{path}"), fault);
+    let lose = |step: &str| {
+        if step == lost {
+            desk.github.fail_next("POST", RECEIVE, fault.clone());
+            if is_look_lost {
+                desk.github.fail_next("GET", LOOK, Fault::Status(502));
+            }
+        }
+    };
+    lose("create");
     let mut claim = won(&claims, 7).await;
+    lose("renew");
     claims.renew(&mut claim, None).await.unwrap();
     held(&now(&desk, "second"), 7).await;
+    lose("delete");
     claims.release(claim).await.unwrap();
     assert_eq!(claim_ref(&desk, 7), None);
     assert_eq!(desk.github.faults_left(), 0);
@@ -195,19 +232,123 @@ async fn a_repeated_deletion_spares_the_next_claim() {
     let desk = Desk::new().await;
     let (first, second) = (now(&desk, "first"), now(&desk, "second"));
     let claim = won(&first, 7).await;
-    let path = format!("/repos/{REPO}/git/refs/ralph%2Fclaims%2F7");
     desk.github
-        .fail_next("DELETE", &path, Fault::ExecutedThenStatus(502));
+        .fail_next("POST", RECEIVE, Fault::ExecutedThenStatus(502));
+    let look = Fault::Slow(std::time::Duration::from_secs(2));
+    desk.github.fail_next("GET", LOOK, look);
     let release = tokio::spawn(async move { first.release(claim).await });
-    let next = loop {
-        if let ClaimAttempt::Won(next) = second.claim(7).await.unwrap() {
+    let mut next = loop {
+        if let ClaimAttempt::Won(next) = second.claim(7, None).await.unwrap() {
             break next;
         }
     };
     release.await.unwrap().unwrap();
-    let mut next = next;
     second.renew(&mut next, None).await.unwrap();
     assert!(claim_ref(&desk, 7).is_some());
+    assert_eq!(desk.github.faults_left(), 0);
+}
+
+/// A process slept, and another one finds that its claim has ended. It renews it before the other one removes it.
+#[tokio::test]
+async fn a_claim_that_is_renewed_after_its_end_is_not_removed() {
+    let desk = Desk::new().await;
+    let clock = Shifted::ahead(-(LEASE + SignedDuration::from_secs(62)));
+    let (sleeper, other) = (process_with(&desk, "sleeper", clock.clone()), now(&desk, "other"));
+    let mut claim = won(&sleeper, 7).await;
+    let mut ended = other.ended().await.unwrap();
+    assert_eq!(ended.len(), 1);
+    clock.advance(LEASE);
+    sleeper.renew(&mut claim, None).await.unwrap();
+    let renewed = claim_ref(&desk, 7);
+    other.release(ended.remove(0)).await.unwrap();
+    assert_eq!(claim_ref(&desk, 7), renewed);
+}
+
+/// A claim with more than half of its lease left is not pushed again.
+#[tokio::test]
+async fn a_claim_is_confirmed_without_a_push() {
+    let desk = Desk::new().await;
+    let clock = Shifted::default();
+    let claims = process_with(&desk, "first", clock.clone());
+    let mut claim = won(&claims, 7).await;
+    let made = claim_ref(&desk, 7);
+    clock.advance(LEASE / 2 - SignedDuration::from_secs(20));
+    claims.confirm(&mut claim).await.unwrap();
+    assert_eq!(claim_ref(&desk, 7), made);
+    clock.advance(SignedDuration::from_secs(40));
+    claims.confirm(&mut claim).await.unwrap();
+    assert_ne!(claim_ref(&desk, 7), made);
+    assert_eq!(held(&now(&desk, "second"), 7).await, claim.record);
+    // Another process, whose clock is wrong, has it now.
+    won(&process(&desk, "third", LEASE * 3), 7).await;
+    let error = claims.confirm(&mut claim).await.unwrap_err();
+    assert!(matches!(error, GitHubError::ClaimLost { .. }), "{error:?}");
+}
+
+/// Claims of one process are made, renewed and given up together: 50 runs need no 50 pushes. One that another process has
+/// spoils nothing.
+#[tokio::test]
+async fn claims_share_their_pushes() {
+    let desk = Desk::new().await;
+    let claims = now(&desk, "first");
+    won(&now(&desk, "second"), 50).await;
+    let before = desk.count("POST /acme/widget.git/git-receive-pack");
+    let mut claimed = Vec::new();
+    for attempt in join_all((1..=50).map(|issue| claims.claim(issue, None))).await {
+        match attempt.unwrap() {
+            ClaimAttempt::Won(claim) => claimed.push(claim),
+            ClaimAttempt::Held(record) => assert!(record.owner.starts_with("second "), "{record:?}"),
+        }
+    }
+    assert_eq!(claimed.len(), 49);
+    for renewed in join_all(claimed.iter_mut().map(|claim| claims.renew(claim, None))).await {
+        renewed.unwrap();
+    }
+    for claim in &claimed {
+        assert_eq!(claim_ref(&desk, claim.issue).as_deref(), Some(claim.commit()));
+    }
+    for released in join_all(claimed.into_iter().map(|claim| claims.release(claim))).await {
+        released.unwrap();
+    }
+    let left: Vec<u64> = (1..=50)
+        .filter(|issue| claim_ref(&desk, *issue).is_some())
+        .collect();
+    assert_eq!(left, [50]);
+    let pushes = desk.count("POST /acme/widget.git/git-receive-pack") - before;
+    assert!(pushes <= 6, "{pushes} pushes");
+}
+
+/// The one who pushes for all is dropped meanwhile: the others push again.
+#[tokio::test]
+async fn a_dropped_push_is_made_by_the_others() {
+    let desk = Desk::new().await;
+    let claims = Arc::new(now(&desk, "first"));
+    let slow = Fault::Slow(std::time::Duration::from_secs(60));
+    desk.github.fail_next("POST", RECEIVE, slow);
+    let pushing = tokio::spawn({
+        let claims = claims.clone();
+        async move { drop(claims.claim(1, None).await) }
+    });
+    let waiting = tokio::spawn({
+        let claims = claims.clone();
+        async move { won(&claims, 2).await }
+    });
+    while desk.github.faults_left() > 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    pushing.abort();
+    waiting.await.unwrap();
+    assert!(claim_ref(&desk, 2).is_some());
+}
+
+#[tokio::test]
+async fn a_token_that_may_not_push_is_named() {
+    let desk = Desk::new().await;
+    desk.github
+        .add_pat(TOKEN, "ralph-bot", &["contents:read", "issues:write"]);
+    let error = now(&desk, "first").claim(7, None).await.unwrap_err();
+    let hint = error.hint().unwrap();
+    assert!(hint.contains("`contents: write`"), "{error} {hint}");
 }
 
 #[tokio::test]
@@ -215,6 +356,6 @@ async fn a_ref_that_is_no_claim_is_left_alone() {
     let desk = Desk::new().await;
     desk.github
         .git(REPO, &["update-ref", "refs/ralph/claims/7", "refs/heads/main"]);
-    let error = now(&desk, "first").claim(7).await.unwrap_err();
+    let error = now(&desk, "first").claim(7, None).await.unwrap_err();
     assert!(crate::desk::chain(&error).contains("`refs/ralph/claims/7` is not a claim of ralph"));
 }

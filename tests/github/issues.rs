@@ -237,13 +237,19 @@ fn the_forge_must_push() {
     site.expect_one_pull();
 }
 
-/// Waits until the claim names the run.
+/// Waits until the run that the claim names works.
 fn wait_for_run(site: &Site, issue: u64) {
-    eventually("the run to be in the claim", || {
+    eventually("the run of the claim to work", || {
         let refs = site.github.refs(REPO);
         let claim = refs.get(&format!("refs/ralph/claims/{issue}"));
         let message = |sha: &String| site.github.git(REPO, &["log", "-1", "--format=%B", sha]);
-        claim.is_some_and(|sha| message(sha).contains("\"run\":\"r"))
+        let message = claim.map(message).unwrap_or_default();
+        let works = |dir: &std::path::PathBuf| {
+            let id = dir.file_name().unwrap().to_string_lossy().into_owned();
+            let journal = std::fs::read_to_string(dir.join("journal.jsonl"));
+            message.contains(&id) && journal.is_ok_and(|journal| !journal.is_empty())
+        };
+        site.place.runs().iter().any(works)
     });
 }
 

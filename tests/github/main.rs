@@ -15,8 +15,8 @@
 //! | 8. what checks and statuses mean | `ci::a_conclusion_passes_or_fails`, `ci::a_check_of_another_suite_hides_no_failure`, `ci::a_commit_without_checks_is_done_after_the_settle_time` |
 //! | 9. logs of jobs | `ci::a_failure_has_the_end_of_its_log` |
 //! | 10. a base branch that is deleted or squashed | `stacks::a_base_branch_that_goes_does_not_take_the_child_with_it`, `stacks::an_update_moves_the_child_before_the_base_goes`, `stacks::a_deleted_base_branch_closes_the_child_until_it_is_restored`, `stacks::a_squashed_base_needs_a_person_who_gets_the_command` |
-//! | 11. compare-and-swap of refs | `claims::every_race_has_one_winner`, `forge::a_commit_of_a_person_is_never_overwritten`, `forge::a_branch_of_ours_is_moved_back` |
-//! | 12. labels, and pull requests among issues | `traps::labels_are_changed_one_by_one`, `traps::a_pull_request_is_no_issue`, `forge::what_a_person_changed_stays` |
+//! | 11. compare-and-swap of refs | `claims::every_race_has_one_winner`, `claims::a_claim_that_is_renewed_after_its_end_is_not_removed`, `forge::a_commit_of_a_person_is_never_overwritten`, `forge::a_branch_of_ours_is_moved_back` |
+//! | 12. labels, and pull requests among issues | `traps::labels_are_changed_one_by_one`, `poll::an_issue_needs_nine_writes`, `traps::a_pull_request_is_no_issue`, `forge::what_a_person_changed_stays` |
 //! | 13. words of strangers | `issues::words_of_strangers_are_not_worked_on`, `reviews::words_of_strangers_reach_nothing` |
 //! | 14. renamed and archived repositories, rulesets | `forge::what_cannot_work_is_refused_before_the_run`, `forge::a_renamed_repository_is_followed` |
 //! | 15. merge queues and auto-merge | `traps::ralph_never_merges`, `traps::no_code_can_merge`, `forge::a_pull_request_that_a_person_ended_is_not_opened_again` |

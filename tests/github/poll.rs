@@ -107,6 +107,61 @@ fn dependent_issues_are_done_in_order() {
     site.expect_no_secret(&["CANARY"]);
 }
 
+/// What is written at GitHub for an issue, from its claim to its result. Labels of people stay.
+#[test]
+fn an_issue_needs_nine_writes() {
+    let site = queue_site(FakeGitHub::start());
+    let first = ready_issue(&site, "First", &spec("first", &[]));
+    once(&site, &greeting("true")).expect(0, &["done, "]);
+    let from = site.github.requests().len();
+    let second = ready_issue(&site, "Second", &spec("second", &[first]));
+    let running = Live::start(&mut poll(&site, &greeting("sleep 3"), &["--once"]));
+    wait_for_work(&site, second);
+    site.github.label_as("ada", REPO, second, "urgent");
+    running.wait().expect(0, &["done, "]);
+    assert!(site.github.labels(REPO, second).contains(&"urgent".to_owned()));
+    let requests = site.github.requests().split_off(from);
+    let is_write = |request: &&Recorded| {
+        request.identity == "ralph-bot"
+            && request.method != "GET"
+            && !request.path.ends_with("/git-upload-pack")
+    };
+    let mut writes: Vec<String> = requests.iter().filter(is_write).map(write_kind).collect();
+    writes.sort();
+    let expected = [
+        "PATCH repos/acme/widget/issues/comments/N",
+        "POST graphql",
+        "POST graphql",
+        "POST repos/acme/widget/issues/3/comments",
+        "POST repos/acme/widget/pulls",
+        // Once for a process.
+        "POST repos/acme/widget/pulls 422",
+        "push claims",
+        "push claims",
+        "push heads",
+        "push notes",
+    ];
+    assert_eq!(writes, expected, "{:?}", site.github.calls());
+}
+
+/// The kind of a write. Of a push, the kind of its refs.
+fn write_kind(request: &Recorded) -> String {
+    if request.path.ends_with("/git-receive-pack") {
+        let kinds = ["claims", "heads", "notes"];
+        let kind = kinds
+            .iter()
+            .find(|kind| request.body.contains(&format!("/{kind}/")));
+        return format!("push {}", kind.unwrap_or(&"of another kind"));
+    }
+    let path = request.path.trim_start_matches('/');
+    let path = match path.rsplit_once("/comments/") {
+        Some((before, _)) => format!("{before}/comments/N"),
+        None => path.to_owned(),
+    };
+    let refused = if request.status == 422 { " 422" } else { "" };
+    format!("{} {path}{refused}", request.method)
+}
+
 /// The token is that of the person who labels.
 #[test]
 fn a_person_can_poll_with_their_own_token() {

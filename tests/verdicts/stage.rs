@@ -15,6 +15,7 @@ use ralph::clock::Clock;
 use ralph::event::{Event, EventKind, EventSink, Fanout};
 use ralph::evidence::SigningKey;
 use ralph::exec::{Command, Discard, Host};
+use ralph::id::RunId;
 use ralph::model::ScriptedModel;
 use ralph::runner::{self, NewRun, RunError, RunOutcome, RunParts};
 use ralph::sandbox::SandboxSpec;
@@ -241,6 +242,7 @@ impl<'a> Stage<'a> {
 
     async fn new_run(&self, repository: &Repository) -> RunDir {
         let new = NewRun {
+            id: RunId::random(),
             created: Timestamp::now(),
             task: self.history.task.text(),
             branch_prefix: "ralph".to_owned(),

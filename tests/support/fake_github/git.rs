@@ -52,6 +52,8 @@ pub(super) fn create(dir: &Path) {
     std::fs::write(&hook, HOOK).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&hook, mode).unwrap();
+    // GitHub refuses malformed objects.
+    git(dir, &["config", "receive.fsckObjects", "true"], "");
     // Commits of the REST API are on no branch for a while.
     git(dir, &["config", "gc.auto", "0"], "");
 }

@@ -1,14 +1,21 @@
-//! Of the GraphQL API what REST does not have: the mutation `markPullRequestReadyForReview`, and a query of review threads.
+//! Of the GraphQL API what REST does not have: the mutation `markPullRequestReadyForReview`, a query of review threads, and the
+//! mutations that change the labels and the text of an issue with one request.
 
 use serde_json::{Map, Value, json};
 
-use super::Call;
+use super::labels::{add_label, remove_label};
 use super::shapes::node_id;
+use super::{Call, issues};
 use crate::fake_github::auth::Caller;
 use crate::fake_github::reply::{Handled, Reply};
 use crate::fake_github::world::Role;
 
 const MUTATION: &str = "markPullRequestReadyForReview";
+const ISSUE_MUTATIONS: [&str; 3] = [
+    "addLabelsToLabelable(input: {labelableId: $issue, labelIds: $added})",
+    "removeLabelsFromLabelable(input: {labelableId: $issue, labelIds: $removed})",
+    "updateIssue(input: {id: $issue, body: $body})",
+];
 
 pub(super) fn handle(call: &mut Call<'_>) -> Handled {
     if matches!(call.caller, Caller::Nobody | Caller::App(_)) {
@@ -21,11 +28,11 @@ pub(super) fn handle(call: &mut Call<'_>) -> Handled {
     if query.trim_start().starts_with("query") {
         return review_threads(call, &query);
     }
+    if query.trim_start().starts_with("mutation") && ISSUE_MUTATIONS.iter().any(|one| query.contains(one)) {
+        return change_issue(call, &query);
+    }
     if !query.trim_start().starts_with("mutation") || !query.contains(MUTATION) {
-        return failure(
-            "undefinedField",
-            "the fake knows the mutation markPullRequestReadyForReview only",
-        );
+        return failure("undefinedField", "the fake does not know this mutation");
     }
     let Some(wanted) = pull_request_id(&call.body["variables"], &query) else {
         return failure(
@@ -108,6 +115,63 @@ fn review_threads(call: &mut Call<'_>, query: &str) -> Handled {
         "pageInfo": { "hasNextPage": end < threads.len(), "endCursor": end.to_string() },
     });
     Reply::ok(json!({ "data": { "repository": { "pullRequest": { "reviewThreads": threads } } } }))
+}
+
+/// Changes an issue. GraphQL refuses variables that are declared and not used, and those that are used and not given.
+fn change_issue(call: &mut Call<'_>, query: &str) -> Handled {
+    let variables = call.body["variables"].clone();
+    for name in ["issue", "added", "removed", "body"] {
+        let uses = query.matches(&format!("${name}")).count();
+        let is_given = !variables[name].is_null();
+        if uses == 1 || (uses > 1) != is_given {
+            return failure(
+                "variableMismatch",
+                &format!("Variable ${name} is declared, used or given alone"),
+            );
+        }
+    }
+    let wanted = variables["issue"].as_str().unwrap_or_default();
+    let found = call.world.repos.iter().enumerate().find_map(|(place, repo)| {
+        let issue = repo
+            .issues
+            .values()
+            .find(|issue| format!("I_{}", issue.id) == wanted)?;
+        Some((place, issue.number))
+    });
+    let Some((place, number)) = found else {
+        let message = format!("Could not resolve to a node with the global id of '{wanted}'");
+        return failure("NOT_FOUND", &message);
+    };
+    call.repo = place;
+    let role = call.caller.role(call.repo());
+    if !call.caller.has("issues", true) || role < crate::fake_github::world::Role::Write {
+        let message = format!("Resource not accessible by {}", call.caller.kind());
+        return failure("FORBIDDEN", &message);
+    }
+    let actor = call.caller.login().to_owned();
+    for (list, adds) in [("added", true), ("removed", false)] {
+        for id in variables[list].as_array().into_iter().flatten() {
+            let labels = call.repo().labels.values();
+            let label = labels.into_iter().find(|label| *id == format!("LA_{}", label.id));
+            let Some(name) = label.map(|label| label.name.clone()) else {
+                return failure(
+                    "NOT_FOUND",
+                    &format!("Could not resolve to a node with the global id of {id}"),
+                );
+            };
+            if adds {
+                add_label(call.world, place, number, &actor, &name);
+            } else {
+                // One that the issue does not have is no error.
+                remove_label(call.world, place, number, &actor, &name);
+            }
+        }
+    }
+    if let Some(body) = variables["body"].as_str() {
+        call.body = json!({ "body": body });
+        issues::change(call, number)?;
+    }
+    Reply::ok(json!({ "data": { "updateIssue": { "clientMutationId": null } } }))
 }
 
 /// The identifier in the variables, or in the text.

@@ -1,0 +1,108 @@
+//! Pushes of claims. Those that wait at the same time share one push: a process with 50 runs renews 50 claims, and GitHub asks
+//! for a few pushes to a repository in a minute.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+
+use super::error::GitHubError;
+use super::forge::GitHubForge;
+use crate::id::ObjectId;
+use crate::scm::{RefMove, ScmError, ScratchRepository};
+
+/// The pushes of one process.
+pub(super) struct ClaimPushes {
+    forge: Arc<GitHubForge>,
+    waiting: Mutex<Vec<WaitingMove>>,
+}
+
+/// A change of the ref of a claim.
+#[derive(Clone, Debug)]
+pub(super) struct ClaimMove {
+    /// The full name of the ref.
+    pub(super) name: String,
+    /// Where it is now. `None` means that it must not exist.
+    pub(super) from: Option<ObjectId>,
+    /// The message and the time of the commit where it is afterwards. `None` deletes it.
+    pub(super) to: Option<(String, Timestamp)>,
+}
+
+/// A move that waits for the next push, and the one who waits for its result.
+struct WaitingMove {
+    change: ClaimMove,
+    done: oneshot::Sender<Result<Option<ObjectId>, ScmError>>,
+}
+
+impl ClaimPushes {
+    pub(super) fn new(forge: Arc<GitHubForge>) -> Self {
+        Self {
+            forge,
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// Moves the ref of a claim. Returns the commit where it is then.
+    pub(super) async fn push(&self, change: &ClaimMove) -> Result<Option<ObjectId>, GitHubError> {
+        loop {
+            let (done, mut result) = oneshot::channel();
+            let change = change.clone();
+            self.waiting().push(WaitingMove { change, done });
+            tokio::select! {
+                biased;
+                pushed = &mut result => if let Ok(pushed) = pushed {
+                    return Ok(pushed?);
+                },
+                _one_write_at_a_time = self.forge.client.begin_claim_push() => {
+                    self.push_waiting().await?;
+                    if let Ok(pushed) = result.try_recv() {
+                        return Ok(pushed?);
+                    }
+                }
+            }
+            // The one who pushed gave up before the result, or another move of this ref came first.
+        }
+    }
+
+    /// Pushes all moves that wait.
+    async fn push_waiting(&self) -> Result<(), GitHubError> {
+        let remote = self.forge.remote().await?;
+        let scratch = ScratchRepository::create(&self.forge.repository)?;
+        let batch = self.take_waiting();
+        let mut moves = Vec::new();
+        for WaitingMove { change, .. } in &batch {
+            let to = match &change.to {
+                Some((message, at)) => Some(scratch.commit(message, *at).await?),
+                None => None,
+            };
+            moves.push(RefMove {
+                name: change.name.clone(),
+                from: change.from.clone(),
+                to,
+            });
+        }
+        let results = scratch.repository.move_refs(&remote, &moves).await?;
+        for ((waiting, moved), result) in batch.into_iter().zip(moves).zip(results) {
+            // The one who waits may have given up.
+            let _ = waiting.done.send(result.map(|()| moved.to));
+        }
+        Ok(())
+    }
+
+    /// Takes the first move of each ref. A push cannot have two of one ref.
+    fn take_waiting(&self) -> Vec<WaitingMove> {
+        let mut waiting = self.waiting();
+        let wanted = std::mem::take(&mut *waiting)
+            .into_iter()
+            .filter(|one| !one.done.is_closed());
+        let mut names = BTreeSet::new();
+        let (first, later) = wanted.partition(|one| names.insert(one.change.name.clone()));
+        *waiting = later;
+        first
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<WaitingMove>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,138 @@
+//! Moves refs of a remote repository by compare-and-swap.
+
+use std::collections::BTreeMap;
+
+use super::error::ScmError;
+use super::git::{failure, message, one_id};
+use super::push::Remote;
+use super::repository::Repository;
+use crate::id::ObjectId;
+
+/// A change of one ref of a remote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefMove {
+    /// The full name of the ref.
+    pub name: String,
+    /// Where it is now. `None` means that it must not exist.
+    pub from: Option<ObjectId>,
+    /// Where it is afterwards. `None` deletes it.
+    pub to: Option<ObjectId>,
+}
+
+impl RefMove {
+    fn lease(&self) -> String {
+        let from = self.from.as_ref().map(ObjectId::as_str).unwrap_or_default();
+        format!("--force-with-lease={}:{from}", self.name)
+    }
+
+    fn refspec(&self) -> String {
+        let to = self.to.as_ref().map(ObjectId::as_str).unwrap_or_default();
+        format!("{to}:{}", self.name)
+    }
+}
+
+impl Repository {
+    /// Moves refs of a remote with one push. Each is moved or refused for itself; the results have the order of the moves. No
+    /// two of them may have the same ref.
+    ///
+    /// A ref that is elsewhere is [`ScmError::RefMoved`]; one that the server refuses to move is [`ScmError::PushRefused`]. After
+    /// any other error it is unknown whether the ref was moved, and the same move may be tried again.
+    pub async fn move_refs(
+        &self,
+        remote: &Remote,
+        moves: &[RefMove],
+    ) -> Result<Vec<Result<(), ScmError>>, ScmError> {
+        let command = self
+            .git
+            .command("push --porcelain --no-verify --no-follow-tags --no-recurse-submodules")
+            .args(moves.iter().map(RefMove::lease))
+            .args(["--", &remote.url])
+            .args(moves.iter().map(RefMove::refspec));
+        let command = remote.apply(command);
+        let exit = self.git.exit(&command).await?;
+        if exit.success() {
+            return Ok(moves.iter().map(|_| Ok(())).collect());
+        }
+        let names: Vec<&str> = moves.iter().map(|one| one.name.as_str()).collect();
+        // The answer may be lost after the push was done, and a lease may fail because a person pushed.
+        let Ok(found) = self.remote_refs(remote, &names).await else {
+            return Ok(moves.iter().map(|_| Err(failure(&command, &exit))).collect());
+        };
+        let printed = exit.stdout.text();
+        let result = |one: &RefMove| {
+            let found = found.get(&one.name);
+            if found == one.to.as_ref() {
+                return Ok(());
+            }
+            if found != one.from.as_ref() {
+                return Err(ScmError::RefMoved {
+                    name: one.name.clone(),
+                    expected: one.from.clone(),
+                    found: found.cloned(),
+                });
+            }
+            match refusal(&printed, &one.name) {
+                Some(reason) => Err(ScmError::PushRefused {
+                    url: remote.url.clone(),
+                    branch: one
+                        .name
+                        .strip_prefix("refs/heads/")
+                        .unwrap_or(&one.name)
+                        .to_owned(),
+                    reason: format!("{reason}\n{}", message(&exit)),
+                }),
+                None => Err(failure(&command, &exit)),
+            }
+        };
+        Ok(moves.iter().map(result).collect())
+    }
+
+    /// The objects of a remote's refs, by their full names, asked now. Refs that do not exist are left out.
+    pub(super) async fn remote_refs(
+        &self,
+        remote: &Remote,
+        names: &[&str],
+    ) -> Result<BTreeMap<String, ObjectId>, ScmError> {
+        let command = self
+            .git
+            .command("ls-remote --refs --")
+            .arg(remote.url.clone())
+            .args(names.iter().copied());
+        let printed = self.git.run(&remote.apply(command)).await?;
+        let text = String::from_utf8_lossy(&printed);
+        let lines = text.lines().filter_map(|line| line.split_once('\t'));
+        // Git also lists refs whose names end like one of these.
+        let listed = lines.filter(|(_, name)| names.contains(name));
+        listed
+            .map(|(id, name)| Ok((name.to_owned(), one_id(id.as_bytes())?)))
+            .collect()
+    }
+}
+
+/// Why a ref was not moved, in what `git push --porcelain` printed: a flag, both sides of the refspec and the reason, by tabs.
+fn refusal<'p>(printed: &'p str, name: &str) -> Option<&'p str> {
+    let lines = printed.lines().filter_map(|line| line.strip_prefix("!\t"));
+    let mut refused = lines.filter_map(|line| line.split_once('\t'));
+    let found = refused.find(|(refspec, _)| {
+        let to = refspec.rsplit_once(':').map(|(_, to)| to);
+        to == Some(name)
+    });
+    found.map(|(_, reason)| reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_ref_has_its_own_reason() {
+        let printed = "To https://host/o/r.git\n*\tabc:refs/x/1\t[new reference]\n!\tabc:refs/x/11\t[rejected] (stale info)\n\
+                       !\t(delete):refs/x/2\t[remote rejected] (hook declined)\nDone\n";
+        assert_eq!(refusal(printed, "refs/x/1"), None);
+        assert_eq!(refusal(printed, "refs/x/11"), Some("[rejected] (stale info)"));
+        assert_eq!(
+            refusal(printed, "refs/x/2"),
+            Some("[remote rejected] (hook declined)")
+        );
+    }
+}
