@@ -1,7 +1,8 @@
 //! The index of runs, and the queue that workers claim runs from: in SQLite on one host, in Postgres for several.
 //!
 //! The store is never the truth. Run directories and state refs are: the index can be deleted and read again from them. What
-//! is only here (the queue, what was spent on a day, who may use the API) is in tables of its own, which a rebuild does not touch.
+//! is only here (the queue, what was spent on a day, requests of people, mirrored events, who may use the API) is in tables of
+//! its own, which a rebuild does not touch.
 //!
 //! Both engines run the same statements. Where their SQL differs (the clock, JSON, row locks), the statement has a name in
 //! braces, which `Dialect` replaces. Times are integer milliseconds by the clock of the database.
@@ -11,6 +12,8 @@ mod api_creations;
 mod api_secrets;
 mod dialect;
 mod error;
+mod events;
+mod interventions;
 mod label;
 mod lease;
 mod migrate;
@@ -25,6 +28,7 @@ pub use api_creations::ApiCreation;
 pub use api_secrets::{ApiScope, ApiSecret, ApiSecretKind};
 use dialect::Dialect;
 pub use error::StoreError;
+pub use events::EventPosition;
 pub use label::Label;
 pub use lease::{LeaseState, QueueRelease};
 pub use migrate::STORE_FORMAT;

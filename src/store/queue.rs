@@ -103,6 +103,8 @@ pub struct QueueClaim {
     pub epoch: u64,
     /// The number of this attempt, from 1.
     pub attempt: u32,
+    /// What [`Submission::max_attempts`] was.
+    pub max_attempts: u32,
     /// The project whose budget it counts against.
     pub project: String,
     /// What [`Submission::request`] was.
@@ -158,15 +160,21 @@ const CLAIM: &str = "
           SELECT COALESCE(SUM(s.nanos), 0) FROM spending AS s WHERE s.day = {today} AND s.project = q.project))
       ORDER BY q.priority DESC, q.queued_at, q.run
       LIMIT 1 {skip_locked})
-    RETURNING run, state, epoch, attempts, project, request";
+    RETURNING run, state, epoch, attempts, max_attempts, project, request";
 
 const REQUEUE: &str = "
     UPDATE queue SET state = 'queued', queued_at = {now}, due_at = 0, attempts = 0, owner = NULL, outcome = NULL,
       reason = NULL, ended_at = NULL
     WHERE run = $1 AND state IN ('finished', 'needs_person')";
 
+const SPENT_TODAY: &str = "
+    SELECT project, CAST(SUM(nanos) AS BIGINT) FROM spending WHERE day = {today} GROUP BY project ORDER BY project";
+
 const ROWS: &str = "
     SELECT run, state, priority, attempts, epoch, owner, outcome, reason FROM queue ORDER BY priority DESC, queued_at, run";
+
+const ROW: &str =
+    "SELECT run, state, priority, attempts, epoch, owner, outcome, reason FROM queue WHERE run = $1";
 
 impl Store {
     /// Queues a run and wakes a worker. Returns whether it was added: a run that is in the queue already stays as it is, so
@@ -193,7 +201,7 @@ impl Store {
 
     /// Claims the first run that this worker may drive. `None` if no run fits, or a limit is reached.
     pub async fn claim(&self, request: &ClaimRequest) -> Result<Option<QueueClaim>, StoreError> {
-        type Claimed = (String, String, i64, i64, String, String);
+        type Claimed = (String, String, i64, i64, i64, String, String);
         let sql = self.sql(CLAIM);
         let offers = to_json(&request.offers);
         let [per_day, per_project] =
@@ -209,7 +217,7 @@ impl Store {
                 query.fetch_optional(pool).await
             })
             .map_err(StoreError::statement("claim a run"))?;
-            let Some((run, state, epoch, attempt, project, request)) = claimed else {
+            let Some((run, state, epoch, attempt, max_attempts, project, request)) = claimed else {
                 return Ok(None);
             };
             // Otherwise it went to a person.
@@ -218,6 +226,7 @@ impl Store {
                     run: RunId::parse(&run).map_err(StoreError::row)?,
                     epoch: unsigned(epoch)?,
                     attempt: unsigned(attempt)?,
+                    max_attempts: unsigned(max_attempts)?,
                     project,
                     request,
                 }));
@@ -235,6 +244,25 @@ impl Store {
         let changed = done.map_err(StoreError::statement("queue a run again"))? > 0;
         self.wake_workers().await;
         Ok(changed)
+    }
+
+    /// What the runs of each project used today (UTC), by the clock of the database.
+    pub async fn spent_today(&self) -> Result<Vec<(String, Usd)>, StoreError> {
+        let sql = self.sql(SPENT_TODAY);
+        let rows: Vec<(String, i64)> = on_pool!(self, pool => sqlx::query_as(&sql).fetch_all(pool).await)
+            .map_err(StoreError::statement("read what was spent"))?;
+        let rows = rows.into_iter();
+        rows.map(|(project, nanos)| Ok((project, Usd::from_nanos(unsigned(nanos)?))))
+            .collect()
+    }
+
+    /// A run of the queue.
+    pub async fn queue_row(&self, run: &RunId) -> Result<Option<QueueRow>, StoreError> {
+        let row: Option<StoredRow> = on_pool!(self, pool => {
+            sqlx::query_as(ROW).bind(run.as_str()).fetch_optional(pool).await
+        })
+        .map_err(StoreError::statement("read the queue"))?;
+        row.map(QueueRow::try_from).transpose()
     }
 
     /// The whole queue, in the order of claims.

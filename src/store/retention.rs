@@ -16,16 +16,24 @@ const REMOVE_ENDED: &str = "DELETE FROM queue WHERE state = 'finished' AND ended
 const REMOVE_SPENDING: &str = "
     DELETE FROM spending WHERE day < {today} AND NOT EXISTS (SELECT 1 FROM queue WHERE queue.run = spending.run)";
 
+const REMOVE_EVENTS: &str =
+    "DELETE FROM events WHERE NOT EXISTS (SELECT 1 FROM queue WHERE queue.run = events.run)";
+
+const REMOVE_INTERVENTIONS: &str =
+    "DELETE FROM interventions WHERE NOT EXISTS (SELECT 1 FROM queue WHERE queue.run = interventions.run)";
+
 const RAISE_FLOOR: &str = "UPDATE ralph_store SET epoch_floor = $1 WHERE epoch_floor < $1";
 
 impl Store {
-    /// Removes runs from the queue that ended so long ago. Those that wait for a person stay. Returns their number.
+    /// Removes runs from the queue that ended so long ago, with their events. Those that wait for a person stay. Returns their number.
     pub async fn remove_ended(&self, age: Duration) -> Result<u64, StoreError> {
         let [ended, spending] = [REMOVE_ENDED, REMOVE_SPENDING].map(|statement| self.sql(statement));
         let removed = in_transaction!(self, tx => {
             sqlx::query(KEEP_EPOCHS).execute(&mut *tx).await?;
             let removed = sqlx::query(&ended).bind(milliseconds(age)).execute(&mut *tx).await?;
             sqlx::query(&spending).execute(&mut *tx).await?;
+            sqlx::query(REMOVE_EVENTS).execute(&mut *tx).await?;
+            sqlx::query(REMOVE_INTERVENTIONS).execute(&mut *tx).await?;
             removed.rows_affected()
         });
         removed.map_err(StoreError::statement("remove ended runs"))
