@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
+use crate::id::RunId;
 use crate::runner::{self, NewRun};
 use crate::scm::Repository;
 use crate::secret::Redactor;
-use crate::state::RunDir;
+use crate::state::{RunDir, StateError};
 
-use super::configuration::{GivenSettings, load_of_run};
+use super::builder::mirror;
+use super::configuration::{GivenSettings, load_of_run, load_quietly, project_dir};
 use super::ralph::RunTarget;
 use super::{AssemblyContext, AssemblyError, RalphBuilder};
 
@@ -105,5 +107,23 @@ impl QueuedRun {
         let repository = Repository::open(context.surroundings.host(), &dir.facts().repository).await?;
         runner::save_new(&repository, dir, context.surroundings.now()).await?;
         Self::new(context, &config, &repository).await
+    }
+
+    /// The directory of the run on this host. A run that this host does not know yet is taken over from its state ref.
+    pub(crate) async fn open(&self, context: &AssemblyContext, run: &RunId) -> Result<RunDir, AssemblyError> {
+        let runs = context.surroundings.runs()?;
+        match runs.open(run) {
+            Err(StateError::NoSuchRun { .. }) => {}
+            found => return Ok(found?),
+        }
+        let repository = match &self.repository {
+            QueuedRepository::Directory(dir) => Repository::open(context.surroundings.host(), dir).await?,
+            QueuedRepository::Url(url) => {
+                let project = project_dir(context.surroundings.dir());
+                let config = load_quietly(context, project, &GivenSettings::default())?;
+                mirror(context, &config, url).await?
+            }
+        };
+        Ok(runner::adopt(&runs, &repository, run).await?)
     }
 }

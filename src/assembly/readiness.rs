@@ -160,6 +160,22 @@ fn keys(config: &Config) -> Vec<Readiness> {
         .collect()
 }
 
+/// The providers that can create sandboxes here, by name. `local` isolates nothing, so it counts only where it is configured.
+pub(crate) async fn usable_providers(
+    context: &AssemblyContext,
+    given: &GivenSettings,
+    config: &Config,
+) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for kind in SandboxType::ALL {
+        let is_wanted = kind != SandboxType::Local || config.provider() == SandboxType::Local;
+        if is_wanted && provider(context, given, kind).await.ready {
+            names.push(kind.name());
+        }
+    }
+    names
+}
+
 /// Whether sandboxes of this kind can be created.
 pub(crate) async fn provider(
     context: &AssemblyContext,

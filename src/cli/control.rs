@@ -1,8 +1,12 @@
-//! `ralph pause`, `rotate`, `stop`, `note`, `sign` and `profile`: requests, left in the run's inbox.
+//! `ralph pause`, `rotate`, `stop`, `note`, `sign` and `profile`: requests, left in the run's inbox or, if a worker on another
+//! host has the run, in the store.
 
+use crate::id::RunId;
 use crate::state::{Intervention, InterventionRequest, RunDir, Sign};
+use crate::store::QueueState;
 
 use super::select::{is_live, select_live_run, select_run};
+use super::submit::open_store;
 use super::{CliError, CliExit, CliResult, Context};
 
 // Without a doc comment: that would be the help of each command that has these arguments.
@@ -56,12 +60,15 @@ pub(super) struct ProfileArgs {
     once: bool,
 }
 
-pub(super) fn intervene(context: &Context, args: &LiveRunArgs, request: Intervention) -> CliResult {
+pub(super) async fn intervene(context: &Context, args: LiveRunArgs, request: Intervention) -> CliResult {
+    if leave_elsewhere(context, args.run.as_deref(), &request).await? {
+        return Ok(CliExit::Success);
+    }
     let run = select_live_run(context, args.run.as_deref())?;
     leave(context, &run, request)
 }
 
-pub(super) fn note(context: &Context, args: NoteArgs) -> CliResult {
+pub(super) async fn note(context: &Context, args: NoteArgs) -> CliResult {
     let text = match args.text.as_str() {
         "-" => std::io::read_to_string(std::io::stdin())
             .map_err(|error| CliError::runtime(format!("cannot read the note from stdin: {error}")))?,
@@ -72,19 +79,25 @@ pub(super) fn note(context: &Context, args: NoteArgs) -> CliResult {
     if let Some(problem) = note.problem() {
         return Err(CliError::usage(problem));
     }
+    if leave_elsewhere(context, args.run.as_deref(), &note).await? {
+        return Ok(CliExit::Success);
+    }
     let run = select_run(context, args.run.as_deref())?;
     leave(context, &run, note)
 }
 
-pub(super) fn sign(context: &Context, args: SignArgs) -> CliResult {
-    let run = select_run(context, args.run.as_deref())?;
-    let sign = Sign {
+pub(super) async fn sign(context: &Context, args: SignArgs) -> CliResult {
+    let sign = Intervention::Sign(Sign {
         name: args.name,
         trigger: args.trigger,
         instruction: args.instruction,
         evidence: args.evidence,
-    };
-    leave(context, &run, Intervention::Sign(sign))
+    });
+    if leave_elsewhere(context, args.run.as_deref(), &sign).await? {
+        return Ok(CliExit::Success);
+    }
+    let run = select_run(context, args.run.as_deref())?;
+    leave(context, &run, sign)
 }
 
 pub(super) async fn profile(context: &Context, args: ProfileArgs) -> CliResult {
@@ -99,6 +112,42 @@ fn leave(context: &Context, run: &RunDir, request: Intervention) -> CliResult {
     let request = context.control()?.intervene(run, request)?;
     said(context, run, &request);
     Ok(CliExit::Success)
+}
+
+/// Leaves a request for a run that a worker on another host has. `false` if there is no such run in a queue that hosts share.
+async fn leave_elsewhere(
+    context: &Context,
+    named: Option<&str>,
+    request: &Intervention,
+) -> Result<bool, CliError> {
+    let surroundings = context.surroundings();
+    let Some(run) = named.and_then(|name| RunId::parse(name).ok()) else {
+        return Ok(false);
+    };
+    // Without a shared queue there is nothing to look at: these commands need no store.
+    if surroundings.var("RALPH_DB_URL").is_none() {
+        return Ok(false);
+    }
+    let here = context.control()?.look_up(run.as_str())?;
+    if here.is_some_and(|dir| is_live(&dir)) {
+        return Ok(false);
+    }
+    let store = open_store(context).await?;
+    let row = store.queue_row(&run).await?;
+    let Some(row) = row.filter(|row| row.state == QueueState::Running && store.is_shared()) else {
+        return Ok(false);
+    };
+    if let Some(problem) = request.problem() {
+        return Err(CliError::usage(problem));
+    }
+    let request = InterventionRequest::new(request.clone(), surroundings.user(), surroundings.now());
+    store.leave_intervention(&run, &request).await?;
+    let (what, owner) = (request.intervention.summary(), row.owner.unwrap_or_default());
+    context.ui.say(format_args!(
+        "Left for run {run}, which {owner} works on: {what}."
+    ));
+    store.close().await;
+    Ok(true)
 }
 
 /// Says when a request takes effect.

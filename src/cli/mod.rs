@@ -37,6 +37,7 @@ mod submit;
 mod terminal;
 mod token;
 mod ui;
+mod worker;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -92,6 +93,7 @@ enum CliCommand {
     Resume(resume::ResumeArgs),
     Poll(poll::PollArgs),
     Submit(submit::SubmitArgs),
+    Worker(worker::WorkerArgs),
     Respond(respond::RespondArgs),
     Status(status::StatusArgs),
     /// Pause a run after its current iteration
@@ -220,13 +222,14 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::Resume(args) => block_on(resume::resume(context, args)),
         CliCommand::Poll(args) => block_on(poll::poll(context, args)),
         CliCommand::Submit(args) => block_on(submit::submit_run(context, args)),
+        CliCommand::Worker(args) => block_on(worker::worker(context, args)),
         CliCommand::Respond(args) => block_on(respond::respond(context, args)),
         CliCommand::Status(args) => status::status(context, &args),
-        CliCommand::Pause(args) => control::intervene(context, &args, Intervention::Pause),
-        CliCommand::Rotate(args) => control::intervene(context, &args, Intervention::Rotate),
-        CliCommand::Stop(args) => control::intervene(context, &args, Intervention::Stop),
-        CliCommand::Note(args) => control::note(context, args),
-        CliCommand::Sign(args) => control::sign(context, args),
+        CliCommand::Pause(args) => block_on(control::intervene(context, args, Intervention::Pause)),
+        CliCommand::Rotate(args) => block_on(control::intervene(context, args, Intervention::Rotate)),
+        CliCommand::Stop(args) => block_on(control::intervene(context, args, Intervention::Stop)),
+        CliCommand::Note(args) => block_on(control::note(context, args)),
+        CliCommand::Sign(args) => block_on(control::sign(context, args)),
         CliCommand::Profile(args) => block_on(control::profile(context, args)),
         CliCommand::Edit(args) => block_on(edit::edit(context, args)),
         CliCommand::Retry(args) => edit::retry(context, &args),

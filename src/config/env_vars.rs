@@ -97,6 +97,7 @@ other_vars! {
     Tests RALPH_TEST_AGENTS: "Directory of the real agent programs for the tests; set by `tests/run`.";
     Tests RALPH_TEST_PRISM: "Path of Prism, which checks traffic against an OpenAPI document, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_DAYTONA_SDK: "Python with Daytona's SDK for the tests; set by `tests/run`.";
+    Tests RALPH_TEST_KUBERNETES_VALIDATE: "Path of kubernetes-validate, which has the schemas of Kubernetes, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_PODMAN: "Address of a podman that the tests load images into and run sandboxes on; set by `tests/run`.";
     Tests RALPH_TEST_CONTAINERD: "Address of an engine that stores its images in containerd, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_BUILDX: "The buildx for that engine; set by `tests/run`.";
@@ -107,5 +108,7 @@ other_vars! {
     Tests RALPH_GITHUB_KILLS: "How often the tests of the forge `github` kill a run in total.";
     Tests RALPH_GITHUB_ISSUES: "How many issues the tests let two pollers work through.";
     Tests RALPH_GITHUB_RACES: "How many races over a claim on an issue the tests hold.";
+    Tests RALPH_WORKER_RUNS: "How many runs the tests let three workers work through.";
+    Tests RALPH_WORKER_FAULTS: "How often the tests kill or suspend one of these workers.";
     Tests RALPH_UPDATE_REFERENCE: "Set to 1 to let the tests rewrite the generated reference.";
 }

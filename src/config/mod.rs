@@ -41,9 +41,11 @@ pub mod show;
 mod stack;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod toml_file;
 mod value;
 mod variables;
+mod worker;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,8 +73,9 @@ pub use settings::{
     AgentSettings, BudgetSettings, ConfigSettings, CustomAgentSettings, DoctorSettings, DoneSettings,
     ForgeGitHubSettings, ForgeSettings, GitSettings, GutterSettings, ImageSettings, ModelEndpointSettings,
     NetworkSettings, NixImageSettings, PromptSettings, ResourceSettings, SandboxSettings, TaskSettings,
-    TimerSettings,
 };
+pub use timers::TimerSettings;
+pub use worker::WorkerSettings;
 
 /// Every setting with its default and what it means.
 pub const DEFAULTS: &str = include_str!("../../templates/default.toml");

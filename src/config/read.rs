@@ -75,6 +75,11 @@ pub(super) fn budget_dollars<'de, D: Deserializer<'de>>(from: D) -> Result<Usd, 
     })
 }
 
+/// A limit of money that need not be there.
+pub(super) fn limit_dollars<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Usd>, D::Error> {
+    budget_dollars(from).map(Some)
+}
+
 /// A price, which may be 0.
 pub(super) fn price<'de, D: Deserializer<'de>, T: From<Usd>>(from: D) -> Result<T, D::Error> {
     let expected = "a number of dollars, 0 or above and below 1000000000";

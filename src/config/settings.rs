@@ -18,6 +18,8 @@ use super::docker::DockerSettings;
 use super::models::ModelSettings;
 use super::notify::NotifySettings;
 use super::read;
+use super::timers::TimerSettings;
+use super::worker::WorkerSettings;
 use crate::agent::KnownAgent;
 use crate::credential::AuthMethod;
 use crate::id::RepositoryName;
@@ -64,6 +66,8 @@ pub struct ConfigSettings {
     pub git: GitSettings,
     /// Where the pull request is opened.
     pub forge: ForgeSettings,
+    /// How `ralph worker` claims runs.
+    pub worker: WorkerSettings,
     /// Requirements for tasks.
     pub task: TaskSettings,
     /// The prompt of an agent.
@@ -457,24 +461,6 @@ pub struct TaskSettings {
 pub struct PromptSettings {
     /// The maximum size of a prompt.
     pub max_bytes: NonZeroU32,
-}
-
-/// `[timers]`
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TimerSettings {
-    /// How long to wait for a child process that keeps the output of an ended command open.
-    #[serde(rename = "completion_grace_seconds", deserialize_with = "read::seconds")]
-    #[schemars(with = "NonZeroU32")]
-    pub completion_grace: Duration,
-    /// How long an agent may print nothing.
-    #[serde(rename = "idle_minutes", deserialize_with = "read::minutes")]
-    #[schemars(with = "NonZeroU32")]
-    pub idle: Duration,
-    /// How long a virtual machine may take to boot.
-    #[serde(rename = "boot_seconds", deserialize_with = "read::seconds")]
-    #[schemars(with = "NonZeroU32")]
-    pub boot: Duration,
 }
 
 fn cpus_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

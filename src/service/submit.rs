@@ -96,14 +96,16 @@ fn labels(
         labels.push(Label::parse(&host)?);
         return Ok(labels);
     }
-    match &queued.repository {
-        QueuedRepository::Directory(dir) => Err(AssemblyError::usage(format!(
+    let problem = match &queued.repository {
+        QueuedRepository::Directory(dir) => format!(
             "the repository `{}` is a directory of this host, and workers on other hosts do not have it",
             dir.display()
-        ))
-        .with_hint(format!(
-            "`--repo URL` names one that every worker can clone; `--label {host}` lets only workers on this host have the run"
-        ))),
-        QueuedRepository::Url(_) => Ok(labels),
-    }
+        ),
+        QueuedRepository::Url(url) => format!(
+            "the state of the run would be in the mirror of `{url}` on this host, and workers on other hosts do not have it"
+        ),
+    };
+    Err(AssemblyError::usage(problem).with_hint(format!(
+        "`--label {host}` lets only workers on this host have the run"
+    )))
 }

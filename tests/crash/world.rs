@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use ::support::ralph::{process_ids_of, processes_of};
 use tempfile::TempDir;
 
 pub const SCRIPT: &str = include_str!("project/script.yaml");
@@ -195,31 +196,14 @@ impl World {
 
     /// The processes that were started for this world and still live, for people.
     pub fn processes(&self) -> Vec<String> {
-        let describe = |id: String| {
-            let line = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
-            format!("{id}: {}", line.replace('\0', " "))
-        };
-        self.process_ids().into_iter().map(describe).collect()
-    }
-
-    fn process_ids(&self) -> Vec<String> {
-        let place = self.path().to_str().unwrap().as_bytes();
-        let names = fs::read_dir("/proc")
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name());
-        let ids = names.map(|name| name.to_string_lossy().into_owned());
-        let lives = |id: &String| {
-            let environ = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-            environ.windows(place.len()).any(|window| window == place)
-        };
-        ids.filter(lives).collect()
+        processes_of(self.path())
     }
 }
 
 impl Drop for World {
     /// Some tests end with a run that was killed and never taken up.
     fn drop(&mut self) {
-        for id in self.process_ids() {
+        for id in process_ids_of(self.path()) {
             let _ = Command::new("kill")
                 .args(["-s", "KILL", &id])
                 .stderr(Stdio::null())

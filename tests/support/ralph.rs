@@ -360,6 +360,29 @@ fn read_all(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     })
 }
 
+/// The processes whose environment names this directory, for people: their id and command line.
+pub fn processes_of(dir: &Path) -> Vec<String> {
+    let describe = |id: String| {
+        let line = fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        format!("{id}: {}", line.replace('\0', " "))
+    };
+    process_ids_of(dir).into_iter().map(describe).collect()
+}
+
+/// Their ids.
+pub fn process_ids_of(dir: &Path) -> Vec<String> {
+    let place = dir.to_str().unwrap().as_bytes();
+    let names = fs::read_dir("/proc")
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let ids = names.map(|name| name.to_string_lossy().into_owned());
+    let lives = |id: &String| {
+        let environ = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        environ.windows(place.len()).any(|window| window == place)
+    };
+    ids.filter(lives).collect()
+}
+
 /// Waits until something holds; fails when it does not for too long.
 pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
     assert!(waited_for(holds), "waited in vain: {what}");

@@ -3,15 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ralph::RunId;
 use ralph::secret::Secret;
-use ralph::store::{QueueRow, Store, StoreAddress};
+use ralph::store::{QueueRow, QueueState, Store, StoreAddress};
 use serde_json::Value;
 use sqlx::{Connection, PgConnection};
 
 use crate::support::postgres::PostgresServer;
-use crate::support::ralph::{Ended, Place, finish, script, whole_task};
+use crate::support::ralph::{Ended, PATIENCE, Place, finish, processes_of, script, whole_task};
+
+/// The lease of all claims.
+pub const LEASE: Duration = Duration::from_secs(3);
 
 /// A user's repository and a queue.
 pub struct Desk {
@@ -64,6 +68,13 @@ impl Desk {
         rows.into_iter().find(|row| row.run.as_str() == run).unwrap()
     }
 
+    /// When the server of the database started, if it answers.
+    pub async fn server_start(&self) -> Option<String> {
+        let mut connection = PgConnection::connect(&self.database).await.ok()?;
+        let query = sqlx::query_scalar("SELECT CAST(pg_postmaster_start_time() AS TEXT)");
+        query.fetch_one(&mut connection).await.ok()
+    }
+
     /// `ralph` as a process of the user.
     pub fn ralph(&self, args: &[&str]) -> Command {
         let mut command = self.place.ralph(args);
@@ -76,6 +87,90 @@ impl Desk {
     /// Runs `ralph` as a process of the user.
     pub fn run(&self, args: &[&str]) -> Ended {
         finish(&mut self.ralph(args))
+    }
+
+    /// The data directory of a host.
+    pub fn home(&self, host: &str) -> PathBuf {
+        match host {
+            "user" => self.place.home(),
+            host => self.place.path().join(host),
+        }
+    }
+
+    /// `ralph worker` on a host, with a short lease.
+    pub fn worker(&self, host: &str, args: &[&str]) -> Command {
+        let lease = format!("worker.lease_seconds={}", LEASE.as_secs());
+        let mut command = self.place.ralph(&["worker", "--set", &lease]);
+        command.args(args);
+        command.env("RALPH_HOME", self.home(host));
+        command.env("RALPH_DB_URL", &self.database);
+        command
+    }
+
+    /// Runs a worker to its end.
+    pub fn work(&self, host: &str, args: &[&str]) -> Ended {
+        finish(&mut self.worker(host, args))
+    }
+
+    /// Waits until a run has ended in the queue.
+    pub async fn wait_until_finished(&self, run: &str) {
+        let started = Instant::now();
+        loop {
+            let row = self.row(run).await;
+            if row.state == QueueState::Finished {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "{row:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The journal in the last checkpoint of a run.
+    pub fn journal(&self, run: &str) -> Vec<Value> {
+        let state = format!("refs/ralph/{run}/state");
+        let names = self
+            .place
+            .git(&["ls-tree", "-r", "--name-only", &state, "journal/"]);
+        let text: String = names
+            .lines()
+            .map(|name| self.place.git(&["show", &format!("{state}:{name}")]))
+            .collect();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// The iterations in that journal.
+    pub fn recorded(&self, run: &str) -> Vec<u64> {
+        let journal = self.journal(run);
+        let records = journal.iter().filter(|line| line["entry"] == "recorded");
+        records.map(|line| line["iteration"].as_u64().unwrap()).collect()
+    }
+
+    /// The branch of a run.
+    pub fn branch(&self, run: &str) -> String {
+        let facts = self
+            .place
+            .git(&["show", &format!("refs/ralph/{run}/state:run.json")]);
+        let facts: Value = serde_json::from_str(&facts).unwrap();
+        facts["branch"].as_str().unwrap().to_owned()
+    }
+
+    /// The commits on that branch, newest first.
+    pub fn subjects(&self, run: &str) -> Vec<String> {
+        let range = format!("main..{}", self.branch(run));
+        let log = self.place.git(&["log", "--format=%s", &range]);
+        log.lines().map(str::to_owned).collect()
+    }
+
+    /// Every ref of the repository.
+    pub fn refs(&self) -> String {
+        self.place.git(&["for-each-ref"])
+    }
+
+    /// The processes that were started here and still live, for people.
+    pub fn processes(&self) -> Vec<String> {
+        processes_of(self.place.path())
     }
 
     /// A file with this script of the model.

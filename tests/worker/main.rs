@@ -12,6 +12,10 @@
 )]
 
 mod desk;
+mod examples;
+mod faults;
+mod storm;
 mod submit;
+mod work;
 
 use ::support::{self, need};

@@ -62,9 +62,12 @@ async fn a_directory_of_this_host_needs_its_label_on_a_shared_queue() {
     let submit = ["submit", "--script", file.to_str().unwrap()];
     desk.run(&submit).expect_refused(&[
         "is a directory of this host",
-        "hint: `--repo URL`",
-        &format!("`--label {}`", host_label()),
+        &format!("hint: `--label {}`", host_label()),
     ]);
+    assert_eq!(desk.place.runs().len(), 0, "nothing is created before");
+    let url = format!("file://{}", desk.place.repo().display());
+    desk.run(&[&submit[..], &["--repo", &url]].concat())
+        .expect_refused(&["the state of the run would be in the mirror", "hint: `--label "]);
     assert_eq!(desk.place.runs().len(), 0, "nothing is created before");
     let host = host_label();
     let run = desk.submit_short(&["--label", &host]);
