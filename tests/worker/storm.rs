@@ -28,7 +28,7 @@ async fn every_run_is_done_once_whatever_happens_to_workers() {
     );
     let seed = fastrand::u64(..);
     println!("seed {seed}");
-    let mut storm = Storm {
+    let mut weather = Storm {
         rng: Rng::with_seed(seed),
         workers: (0..WORKERS)
             .map(|number| HostWorker::start(&desk, number))
@@ -39,7 +39,7 @@ async fn every_run_is_done_once_whatever_happens_to_workers() {
     let (mut submitted, started, mut is_restarted) = (Vec::new(), Instant::now(), false);
     loop {
         let open = unfinished(&store).await.len();
-        let is_over = storm.count() >= faults && submitted.len() >= runs;
+        let is_over = weather.count() >= faults && submitted.len() >= runs;
         if is_over && open == 0 {
             break;
         }
@@ -47,9 +47,9 @@ async fn every_run_is_done_once_whatever_happens_to_workers() {
         if !is_over && (submitted.len() < runs || open < WORKERS) {
             submitted.push(desk.submit(&steps(), &["--label", &host_label(), "--max-attempts", "1000"]));
         }
-        if storm.count() < faults {
-            storm.strike(&desk);
-            if !is_restarted && storm.count() >= faults / 2 {
+        if weather.count() < faults {
+            weather.strike(&desk);
+            if !is_restarted && weather.count() >= faults / 2 {
                 is_restarted = true;
                 let before = desk.server_start().await;
                 server.restart();
@@ -58,16 +58,16 @@ async fn every_run_is_done_once_whatever_happens_to_workers() {
                 }
             }
         }
-        storm.resume_due();
+        weather.resume_due();
         assert!(
             started.elapsed() < PATIENCE + LEASE * 4 * u32::try_from(runs + faults).unwrap(),
             "{:#?}",
             unfinished(&store).await
         );
-        tokio::time::sleep(Duration::from_millis(storm.rng.u64(50..800))).await;
+        tokio::time::sleep(Duration::from_millis(weather.rng.u64(50..800))).await;
     }
-    let [kills, stops] = storm.faults;
-    storm.end();
+    let [kills, stops] = weather.faults;
+    weather.end();
     for run in &submitted {
         assert_undisturbed(&desk, run).await;
     }
