@@ -39,7 +39,7 @@ pub(super) struct ScriptResult {
     pub(super) output: String,
 }
 
-/// Runs scripts in a sandbox, and transfers bytes. Whoever implements it has [`SandboxFiles`].
+/// Runs scripts in a sandbox, and transfers bytes. What implements it has [`SandboxFiles`].
 #[async_trait]
 pub(super) trait ScriptedFiles: Send + Sync {
     /// The directory that all paths are in.
