@@ -260,6 +260,7 @@ fn settings(max_iterations: u32) -> Fallible<RunSettings> {
         commit_leftovers: false,
         setup_command: None,
         setup_cache: None,
+        state_remote: None,
         allowable_hosts: ralph::network::AllowableHosts::PublicNames,
         model_wait: Duration::from_secs(1),
     })

@@ -20,6 +20,7 @@ use super::error::{check_findings, io_error};
 use super::issue::ClaimedIssue;
 use super::profile_choice::check_usable;
 use super::ralph::RunTarget;
+use super::state_remote::state_remote;
 use super::{
     AssemblyContext, AssemblyError, AssemblyReporter, Ralph, SilentReporter, Surroundings, equipment, forge,
     image, reporting, writable,
@@ -201,6 +202,7 @@ impl RalphBuilder {
         let services = BrokeredServices::new(&context, &config).await?;
         equipment::check(&context, &config, &services, target.script()).await?;
         forge::check(&context, &config, &target).await?;
+        let state_remote = state_remote(&context, &config).await?;
         let prepared = image::prepare(&context, &config, &file.project, self.rebuild).await?;
         if let (RunTarget::Existing(dir), Some(name)) = (&target, profile) {
             choose_profile(&context, dir, name)?;
@@ -212,6 +214,7 @@ impl RalphBuilder {
             target,
             issue: self.issue,
             image: prepared,
+            state_remote,
             epoch: self.epoch,
             sink: Arc::new(Fanout(self.sinks)),
         })
@@ -227,7 +230,7 @@ impl RalphBuilder {
         let mut profile = None;
         let (file, existing) = match self.resumed.take() {
             Some(run) => {
-                let dir = find_run(context, &run).await?;
+                let dir = find_run(context, &run, &self.given).await?;
                 profile = check_resumed(&self.given.overrides, &dir)?;
                 self.given.keep_those_of(&dir);
                 (TaskFile::of_run(context, &dir)?, Some(dir))
@@ -451,14 +454,21 @@ pub(super) async fn mirror(
     Ok(Repository::mirror(host, url, &mirrors, credential.as_ref()).await?)
 }
 
-/// The directory of a run. A run that this host does not know is taken over from its state ref in the repository.
-async fn find_run(context: &AssemblyContext, run: &RunId) -> Result<RunDir, AssemblyError> {
+/// The directory of a run. A run that this host does not know is taken over from its state ref, in the state remote of the
+/// current project or in its repository.
+async fn find_run(
+    context: &AssemblyContext,
+    run: &RunId,
+    given: &GivenSettings,
+) -> Result<RunDir, AssemblyError> {
     let runs = context.surroundings.runs()?;
     match runs.open(run) {
         Err(StateError::NoSuchRun { .. }) => {
-            let repository =
-                Repository::open(context.surroundings.host(), context.surroundings.dir()).await?;
-            Ok(runner::adopt(&runs, &repository, run).await?)
+            let dir = context.surroundings.dir();
+            let repository = Repository::open(context.surroundings.host(), dir).await?;
+            let config = configuration::load_quietly(context, project_dir(dir), given)?;
+            let remote = state_remote(context, &config).await?;
+            Ok(runner::adopt(&runs, &repository, run, remote).await?)
         }
         found => Ok(found?),
     }

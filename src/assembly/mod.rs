@@ -52,6 +52,7 @@ mod run_status;
 pub(crate) mod run_view;
 mod settings;
 pub(crate) mod spec;
+mod state_remote;
 #[cfg(feature = "store")]
 pub(crate) mod store;
 pub(crate) mod stored_credentials;

@@ -14,6 +14,7 @@ use crate::state::{RunDir, StateError};
 use super::builder::mirror;
 use super::configuration::{GivenSettings, load_of_run, load_quietly, project_dir};
 use super::ralph::RunTarget;
+use super::state_remote::state_remote;
 use super::{AssemblyContext, AssemblyError, RalphBuilder};
 
 /// A run that is checked and does not exist yet.
@@ -40,6 +41,9 @@ pub(crate) struct QueuedRun {
     pub(crate) repository: QueuedRepository,
     /// The provider of its sandbox.
     pub(crate) provider: String,
+    /// Whether its state ref is in a state remote, which other hosts reach too.
+    #[serde(default)]
+    pub(crate) has_state_remote: bool,
 }
 
 impl RalphBuilder {
@@ -73,8 +77,9 @@ impl PreparedRun {
     pub(crate) async fn create(self) -> Result<RunDir, AssemblyError> {
         let surroundings = &self.context.surroundings;
         let redactor = Redactor::new(self.config.secrets());
+        let remote = state_remote(&self.context, &self.config).await?;
         let dir = runner::create(&surroundings.runs()?, &self.repository, &redactor, self.run).await?;
-        runner::save_new(&self.repository, &dir, surroundings.now()).await?;
+        runner::save_new(&self.repository, &dir, remote, surroundings.now()).await?;
         Ok(dir)
     }
 }
@@ -98,6 +103,7 @@ impl QueuedRun {
                 QueuedRepository::Url,
             ),
             provider: config.provider().name().to_owned(),
+            has_state_remote: config.settings.git.state_remote.is_some(),
         })
     }
 
@@ -105,7 +111,8 @@ impl QueuedRun {
     pub(crate) async fn of_run(context: &AssemblyContext, dir: &RunDir) -> Result<Self, AssemblyError> {
         let config = load_of_run(context, dir, None, &GivenSettings::default())?;
         let repository = Repository::open(context.surroundings.host(), &dir.facts().repository).await?;
-        runner::save_new(&repository, dir, context.surroundings.now()).await?;
+        let remote = state_remote(context, &config).await?;
+        runner::save_new(&repository, dir, remote, context.surroundings.now()).await?;
         Self::new(context, &config, &repository).await
     }
 
@@ -116,14 +123,13 @@ impl QueuedRun {
             Err(StateError::NoSuchRun { .. }) => {}
             found => return Ok(found?),
         }
+        let project = project_dir(context.surroundings.dir());
+        let config = load_quietly(context, project, &GivenSettings::default())?;
         let repository = match &self.repository {
             QueuedRepository::Directory(dir) => Repository::open(context.surroundings.host(), dir).await?,
-            QueuedRepository::Url(url) => {
-                let project = project_dir(context.surroundings.dir());
-                let config = load_quietly(context, project, &GivenSettings::default())?;
-                mirror(context, &config, url).await?
-            }
+            QueuedRepository::Url(url) => mirror(context, &config, url).await?,
         };
-        Ok(runner::adopt(&runs, &repository, run).await?)
+        let remote = state_remote(context, &config).await?;
+        Ok(runner::adopt(&runs, &repository, run, remote).await?)
     }
 }

@@ -8,7 +8,7 @@ use crate::evidence::SigningKey;
 use crate::gateway::audit::{AuditLimits, AuditLog};
 use crate::runner::{self, NewRun, RunOutcome, RunParts, RunSettings};
 use crate::sandbox::SandboxSpec;
-use crate::scm::Repository;
+use crate::scm::{Repository, StateRemote};
 use crate::secret::Redactor;
 use crate::state::RunDir;
 
@@ -47,6 +47,8 @@ pub struct Ralph {
     /// The issue that the run works on.
     pub(super) issue: Option<Arc<ClaimedIssue>>,
     pub(super) image: PreparedImage,
+    /// Where checkpoints are pushed to.
+    pub(super) state_remote: Option<StateRemote>,
     /// The epoch of the claim in the queue.
     pub(super) epoch: Option<u64>,
     pub(super) sink: Arc<dyn EventSink>,
@@ -154,6 +156,10 @@ impl Ralph {
                 .map(|broker| broker.agent_env.clone())
                 .unwrap_or_default(),
             setup_cache: Some(context.surroundings.cache_dir()?.join("setup")),
+            state_remote: self.state_remote.map(|remote| StateRemote {
+                host: remote.host.with_name(dir.path()),
+                url: remote.url,
+            }),
             ..settings(config, script)?
         };
         let mut forge = forge::create(context, config, &dir, &equipment.redactor).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::sandbox::RemovalScope;
-use crate::scm::{self, Repository};
+use crate::scm::{self, Repository, StateRemote};
 use crate::state::{JournalLine, RunDir};
 
 use super::{AssemblyError, RunControl, provider};
@@ -14,7 +14,8 @@ impl RunControl {
         let surroundings = &self.context.surroundings;
         let lock = run.lock(&surroundings.owner())?;
         let facts = run.facts();
-        let provider = provider::create_provider(&self.context, &self.configuration(run)?)?;
+        let config = self.configuration(run)?;
+        let provider = provider::create_provider(&self.context, &config)?;
         for listed in provider.list().await? {
             if listed.run.as_ref() == Some(&facts.id) {
                 provider.remove(&listed.id, RemovalScope::Any).await?;
@@ -23,6 +24,10 @@ impl RunControl {
         // The user may have removed the repository before.
         if facts.repository.exists() {
             let repository = Repository::open(surroundings.host(), &facts.repository).await?;
+            if let Some(url) = config.settings.git.state_remote {
+                let host = surroundings.builder_host();
+                StateRemote { url, host }.remove(&repository, &facts.id).await?;
+            }
             repository.remove_run_refs(&facts.id).await?;
             scm::release_branch(&repository, &facts.branch).await?;
         }

@@ -58,6 +58,7 @@ pub(crate) fn settings(config: &Config, script: Option<&str>) -> Result<RunSetti
         commit_leftovers: from.git.commit_leftovers,
         setup_command: from.task.setup_command.clone(),
         setup_cache: None,
+        state_remote: None,
         allowable_hosts: from.sandbox.network.may_be_allowed.clone().into(),
         pull_request_interval: Duration::from_secs(u64::from(from.forge.update_minutes.get()) * 60),
         on_overlap: overlap_rule(from.forge.on_overlap),

@@ -1,7 +1,7 @@
 //! The store of this process: where it is, and its index of runs.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::config::Config;
 use crate::id::RunId;
@@ -10,8 +10,9 @@ use crate::scm::{Checkpoints, Repository, ScmError};
 use crate::state::{JournalLine, RunDir, RunFacts};
 use crate::store::{IndexedRun, Store, StoreAddress};
 
+use super::state_remote::state_remote;
 use super::summary::RunSummary;
-use super::{AssemblyContext, AssemblyError, Surroundings};
+use super::{AssemblyContext, AssemblyError, Surroundings, io_error};
 
 /// The file of the store in the data directory.
 const STORE_FILE: &str = "ralph.db";
@@ -64,8 +65,9 @@ fn row(facts: &RunFacts, lines: &[JournalLine], host: String, is_running: bool) 
     }
 }
 
-/// Writes the index of runs again: from the run directories of this host, and from the state refs of their repositories and of
-/// the current one. The queue and what was spent stay; new epochs are above all that were found. Returns the number of runs.
+/// Writes the index of runs again: from the run directories of this host, and from the state refs of their repositories, of the
+/// current one and of the state remote. The queue and what was spent stay; new epochs are above all that were found. Returns
+/// the number of runs.
 pub(crate) async fn rebuild_index(
     context: &AssemblyContext,
     config: &Config,
@@ -76,6 +78,11 @@ pub(crate) async fn rebuild_index(
     let mut found = FoundRuns::default();
     for repository in repositories(context, &dirs).await {
         found.add_state_refs(context, &repository).await?;
+    }
+    if let Some(remote) = state_remote(context, config).await? {
+        let dir = tempfile::tempdir().map_err(io_error("create", Path::new("temporary directory")))?;
+        let copy = remote.copy_states(dir.path()).await?;
+        found.add_state_refs(context, &copy).await?;
     }
     // The directory of a run may be ahead of its last checkpoint. Of two rows the newer one stays, else the later one.
     for run in &dirs {

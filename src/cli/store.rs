@@ -9,8 +9,8 @@ use crate::text::counted;
 /// Work on the store: the index of runs and the queue, in `RALPH_DB_URL` or a file of SQLite
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(super) enum StoreCommand {
-    /// Write the index of runs again, from the runs of this host and the state refs of their repositories and the current
-    /// one; the queue stays
+    /// Write the index of runs again, from the runs of this host and the state refs of their repositories, of the
+    /// current one and of `git.state_remote`; the queue stays
     Rebuild,
 }
 

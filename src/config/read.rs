@@ -213,6 +213,31 @@ pub(super) fn branch_prefix<'de, D: Deserializer<'de>>(from: D) -> Result<String
     })
 }
 
+/// The address of a repository for checkpoints: an absolute path, SSH or HTTPS. A password does not belong in a file.
+pub(super) fn state_remote<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let expected = "an absolute path, or an address such as \"git@host:owner/state.git\" or \"https://host/owner/state.git\" \
+                    without a user name and a password (git gets them from its credential helper)";
+    parsed(from, expected, |text| {
+        let is_shaped = match text.split_once("://") {
+            Some(("http" | "https", rest)) => {
+                let host = rest.split('/').next().unwrap_or(rest);
+                !host.is_empty() && !host.contains('@')
+            }
+            Some(("ssh", rest)) => rest.contains('/'),
+            Some(_) => false,
+            None => {
+                text.starts_with('/')
+                    || text
+                        .split_once(':')
+                        .is_some_and(|(host, path)| !host.is_empty() && !path.is_empty())
+            }
+        };
+        // Git takes a leading dash for an option, and `ext::` runs a program.
+        let is_safe = !text.starts_with('-') && !text.contains("::") && !text.contains(char::is_control);
+        (is_shaped && is_safe).then(|| text.to_owned())
+    })
+}
+
 /// The name of an image.
 pub(super) fn image<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ImageReference>, D::Error> {
     let expected = "the name of an image such as \"debian:trixie-slim\"";

@@ -1,5 +1,4 @@
-//! Every setting with its type. The known keys and the JSON schema come from these types. `templates/default.toml` has the
-//! defaults and the documentation of each key.
+//! Every setting with its type: the known keys and the JSON schema. `templates/default.toml` has defaults and documentation.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -396,6 +395,9 @@ pub struct GitSettings {
     pub branch_prefix: String,
     /// Whether ralph commits what an agent leaves uncommitted.
     pub commit_leftovers: bool,
+    /// The repository that checkpoints are pushed to.
+    #[serde(default, deserialize_with = "read::state_remote")]
+    pub state_remote: Option<String>,
 }
 
 /// `[forge]`

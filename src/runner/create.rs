@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use crate::id::RunId;
-use crate::scm::{self, CheckpointContent, Checkpoints, Repository, StateFile};
+use crate::scm::{self, CheckpointContent, Checkpoints, Repository, StateFile, StateRemote};
 use crate::secret::Redactor;
 use crate::state::{RUN_FORMAT, RunDir, RunFacts, Runs, StateError, to_json};
 use crate::task::Task;
@@ -102,9 +102,15 @@ fn taken_branches(runs: &Runs, repo: &Repository) -> Result<Vec<String>, StateEr
 
 /// Saves the first checkpoint of a run that waits for its first process, so that its state ref names it and another host can
 /// begin it. It has no owner and no journal. Does nothing if the run has a checkpoint.
-pub async fn save_new(repo: &Repository, dir: &RunDir, now: Timestamp) -> Result<(), RunError> {
+pub async fn save_new(
+    repo: &Repository,
+    dir: &RunDir,
+    remote: Option<StateRemote>,
+    now: Timestamp,
+) -> Result<(), RunError> {
     let facts = dir.facts();
-    let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone());
+    let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone()).with_remote(remote);
+    checkpoints.sync().await?;
     if checkpoints.load().await?.is_some() {
         return Ok(());
     }
@@ -128,9 +134,15 @@ pub async fn save_new(repo: &Repository, dir: &RunDir, now: Timestamp) -> Result
     Ok(())
 }
 
-/// Takes over a run that another host started, from the state ref that was pushed to this repository.
-pub async fn adopt(runs: &Runs, repo: &Repository, run: &RunId) -> Result<RunDir, RunError> {
-    let checkpoints = Checkpoints::new(repo.clone(), run.clone());
+/// Takes over a run that another host started, from the state ref in the state remote or in this repository.
+pub async fn adopt(
+    runs: &Runs,
+    repo: &Repository,
+    run: &RunId,
+    remote: Option<StateRemote>,
+) -> Result<RunDir, RunError> {
+    let checkpoints = Checkpoints::new(repo.clone(), run.clone()).with_remote(remote);
+    checkpoints.sync().await?;
     let missing = || StateError::NoSuchRun {
         run: run.clone(),
         runs: runs.dir().to_owned(),

@@ -83,6 +83,7 @@ pub(super) async fn taken_over(
     inputs: RunInputs<'_>,
     checkpoints: &Checkpoints,
 ) -> Result<Option<RunError>, RunError> {
+    checkpoints.sync().await?;
     let Some(checkpoint) = checkpoints.load().await? else {
         return Ok(None);
     };

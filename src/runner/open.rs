@@ -51,7 +51,9 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
     let reporter = inputs.reporter;
     let repo = Repository::open(parts.host.clone(), &facts.repository).await?;
     repo.check_writable()?;
-    let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone());
+    let checkpoints =
+        Checkpoints::new(repo.clone(), facts.id.clone()).with_remote(inputs.settings.state_remote.clone());
+    checkpoints.sync().await?;
     let saved = SavedRun::read(inputs, &checkpoints).await?;
     let is_done = saved.is_done(&inputs.dir.inbox())?;
     if let Some(checkpoint) = saved.checkpoint.as_ref().filter(|_| is_done) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::model::Profile;
 use crate::network::AllowableHosts;
-use crate::scm::{CommitIdentity, DEFAULT_BUNDLE_LIMIT};
+use crate::scm::{CommitIdentity, DEFAULT_BUNDLE_LIMIT, StateRemote};
 use crate::state::Rung;
 
 use super::budget::Budget;
@@ -44,6 +44,8 @@ pub struct RunSettings {
     pub setup_command: Option<String>,
     /// Where results of such commands are kept for later runs. `None` means that they run each time.
     pub setup_cache: Option<PathBuf>,
+    /// Where checkpoints are pushed to, so that the run can go on on another host.
+    pub state_remote: Option<StateRemote>,
     /// Which hosts people may add to the network policy.
     pub allowable_hosts: AllowableHosts,
     /// A pull request that is opened before the run is done is updated at most this often.
@@ -87,6 +89,7 @@ impl RunSettings {
             commit_leftovers: false,
             setup_command: None,
             setup_cache: None,
+            state_remote: None,
             allowable_hosts: AllowableHosts::PublicNames,
             pull_request_interval: Duration::from_secs(10 * MINUTE),
             on_overlap: OverlapRule::Warn,

@@ -51,14 +51,10 @@ impl Repository {
         let (mut containing, mut without) = (0, tips.len());
         while containing < without {
             let middle = usize::midpoint(containing, without);
-            let command = git.command("merge-base --is-ancestor");
-            let command = command.args([commit.as_str(), tips[middle]]);
-            let exit = git.exit(&command).await?;
-            if exit.status == ExitStatus::Code(1) {
-                without = middle;
-            } else {
-                output(&command, &exit)?;
+            if self.is_ancestor(commit, tips[middle]).await? {
                 containing = middle + 1;
+            } else {
+                without = middle;
             }
         }
         let Some(before) = tips.get(containing) else {

@@ -15,6 +15,7 @@ use super::import::{CommitSpec, FAST_IMPORT, FastImport, ImportRef, read_mark};
 use super::objects;
 use super::path::{RepoPath, name_problem};
 use super::repository::Repository;
+use super::state_remote::StateRemote;
 use crate::id::{ObjectId, RunId};
 
 /// The directory of a checkpoint that contains the tree of the working directory.
@@ -25,6 +26,7 @@ const WORK: &str = "work";
 pub struct Checkpoints {
     repository: Repository,
     run: RunId,
+    pub(super) remote: Option<StateRemote>,
 }
 
 /// What a new checkpoint adds to the previous one.
@@ -68,7 +70,18 @@ impl Checkpoints {
     /// The checkpoints of this run.
     #[must_use]
     pub fn new(repository: Repository, run: RunId) -> Self {
-        Self { repository, run }
+        Self {
+            repository,
+            run,
+            remote: None,
+        }
+    }
+
+    /// Also pushes each checkpoint to this repository before it counts. Its ref decides, so that the run can go on elsewhere:
+    /// [`Checkpoints::sync`] first.
+    #[must_use]
+    pub fn with_remote(self, remote: Option<StateRemote>) -> Self {
+        Self { remote, ..self }
     }
 
     /// The user's repository.
@@ -80,7 +93,7 @@ impl Checkpoints {
     /// The full name of the ref.
     #[must_use]
     pub fn ref_name(&self) -> String {
-        format!("refs/ralph/{}/state", self.run)
+        state_ref(&self.run)
     }
 
     /// Saves a checkpoint on top of `expected`, the last one. Returns [`ScmError::RefMoved`] if another process saved one
@@ -112,6 +125,7 @@ impl Checkpoints {
         let command = import.finish_silently(git.command(FAST_IMPORT), format, &marks);
         git.run(&command).await?;
         let saved = read_mark(&std::fs::read(&marks).map_err(ScmError::file("read", &marks))?)?;
+        self.push(&saved, expected).await?;
         self.repository
             .update_ref(&self.ref_name(), &saved, expected)
             .await?;
@@ -172,6 +186,11 @@ impl Repository {
         });
         Ok(names.collect())
     }
+}
+
+/// The full name of the state ref of a run.
+pub(super) fn state_ref(run: &RunId) -> String {
+    format!("refs/ralph/{run}/state")
 }
 
 /// Parses `100644 blob <id><TAB><path>`.

@@ -54,11 +54,29 @@ impl GitDir {
         Self::new(self.host.clone(), path)
     }
 
+    /// The same git directory, with git started by another host handle.
+    pub(super) fn with_host(&self, host: Host) -> Self {
+        Self::new(host, self.path.clone())
+    }
+
     /// A git command on this directory, never on a working directory. `args` are separated by spaces.
     pub(super) fn command(&self, args: &str) -> Command {
         hardened(&["--no-optional-locks", "--git-dir=."])
             .cwd(&self.path)
             .args(args.split(' '))
+    }
+
+    /// The same with the user's own settings, which have credentials of servers. No hook runs.
+    pub(super) fn user_command(&self, args: &str) -> Command {
+        Command::new("git")
+            .args(["--no-pager", "-c", "core.hooksPath=/dev/null"])
+            .args(["-c", "gc.auto=0", "-c", "maintenance.auto=false", "--git-dir=."])
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("LC_ALL", "C")
+            .cwd(&self.path)
+            .args(args.split(' '))
+            .timeout(TIMEOUT)
+            .keep(MAX_OUTPUT)
     }
 
     /// Runs a command. Its failure is not an error.

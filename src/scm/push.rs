@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use super::error::ScmError;
-use super::git::{failure, output};
+use super::git::{GitDir, failure, output};
 use super::ref_move::RefMove;
 use super::repository::Repository;
 use crate::exec::Command;
@@ -63,6 +63,25 @@ impl Remote {
     }
 }
 
+/// A repository that git reaches in its own way.
+pub(super) trait GitRemote: Sync {
+    /// Its address.
+    fn url(&self) -> &str;
+
+    /// A git command on `git` that reaches it. `args` are separated by spaces.
+    fn command(&self, git: &GitDir, args: &str) -> Command;
+}
+
+impl GitRemote for Remote {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn command(&self, git: &GitDir, args: &str) -> Command {
+        self.apply(git.command(args))
+    }
+}
+
 impl Repository {
     /// The address of a remote of this repository, as its configuration has it.
     pub async fn remote_url(&self, name: &str) -> Result<Option<String>, ScmError> {
@@ -90,12 +109,10 @@ impl Repository {
     }
 
     /// Gets the objects of a remote's ref. No ref of this repository changes.
-    pub(super) async fn fetch_objects(&self, remote: &Remote, name: &str) -> Result<(), ScmError> {
-        let command = self
-            .git
-            .command("fetch --quiet --no-tags --no-write-fetch-head --no-recurse-submodules --")
-            .args([remote.url.as_str(), name]);
-        self.git.run(&remote.apply(command)).await.map(drop)
+    pub(super) async fn fetch_objects(&self, remote: &dyn GitRemote, name: &str) -> Result<(), ScmError> {
+        let args = "fetch --quiet --no-tags --no-write-fetch-head --no-recurse-submodules --";
+        let command = remote.command(&self.git, args).args([remote.url(), name]);
+        self.git.run(&command).await.map(drop)
     }
 
     /// The names of all branches of a remote, asked now.

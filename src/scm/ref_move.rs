@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::ScmError;
 use super::git::{failure, message, one_id};
-use super::push::Remote;
+use super::push::{GitRemote, Remote};
 use super::repository::Repository;
 use crate::id::ObjectId;
 
@@ -42,13 +42,20 @@ impl Repository {
         remote: &Remote,
         moves: &[RefMove],
     ) -> Result<Vec<Result<(), ScmError>>, ScmError> {
-        let command = self
-            .git
-            .command("push --porcelain --no-verify --no-follow-tags --no-recurse-submodules")
+        self.move_refs_at(remote, moves).await
+    }
+
+    pub(super) async fn move_refs_at(
+        &self,
+        remote: &dyn GitRemote,
+        moves: &[RefMove],
+    ) -> Result<Vec<Result<(), ScmError>>, ScmError> {
+        let args = "push --porcelain --no-verify --no-follow-tags --no-recurse-submodules";
+        let command = remote
+            .command(&self.git, args)
             .args(moves.iter().map(RefMove::lease))
-            .args(["--", &remote.url])
+            .args(["--", remote.url()])
             .args(moves.iter().map(RefMove::refspec));
-        let command = remote.apply(command);
         let exit = self.git.exit(&command).await?;
         if exit.success() {
             return Ok(moves.iter().map(|_| Ok(())).collect());
@@ -73,7 +80,7 @@ impl Repository {
             }
             match refusal(&printed, &one.name) {
                 Some(reason) => Err(ScmError::PushRefused {
-                    url: remote.url.clone(),
+                    url: remote.url().to_owned(),
                     branch: one
                         .name
                         .strip_prefix("refs/heads/")
@@ -90,15 +97,14 @@ impl Repository {
     /// The objects of a remote's refs, by their full names, asked now. Refs that do not exist are left out.
     pub(super) async fn remote_refs(
         &self,
-        remote: &Remote,
+        remote: &dyn GitRemote,
         names: &[&str],
     ) -> Result<BTreeMap<String, ObjectId>, ScmError> {
-        let command = self
-            .git
-            .command("ls-remote --refs --")
-            .arg(remote.url.clone())
+        let command = remote
+            .command(&self.git, "ls-remote --refs --")
+            .arg(remote.url())
             .args(names.iter().copied());
-        let printed = self.git.run(&remote.apply(command)).await?;
+        let printed = self.git.run(&command).await?;
         let text = String::from_utf8_lossy(&printed);
         let lines = text.lines().filter_map(|line| line.split_once('\t'));
         // Git also lists refs whose names end like one of these.

@@ -125,6 +125,14 @@ impl Repository {
         }
     }
 
+    /// The same repository, with git started by another host handle.
+    pub(super) fn with_host(&self, host: Host) -> Self {
+        Self {
+            git: self.git.with_host(host),
+            ..self.clone()
+        }
+    }
+
     /// Its hash function.
     #[must_use]
     pub fn object_format(&self) -> ObjectFormat {
@@ -316,6 +324,19 @@ impl Repository {
             path.is_some_and(|path| is_wanted(&RepoPath::new(path)))
         };
         Ok(records(&printed).filter(is_wanted).map(<[u8]>::to_vec).collect())
+    }
+
+    /// Whether a commit is another one or one of its ancestors.
+    pub(super) async fn is_ancestor(&self, ancestor: &ObjectId, commit: &str) -> Result<bool, ScmError> {
+        let command = self
+            .git
+            .command("merge-base --is-ancestor")
+            .args([ancestor.as_str(), commit]);
+        let exit = self.git.exit(&command).await?;
+        if exit.status == ExitStatus::Code(1) {
+            return Ok(false);
+        }
+        output(&command, &exit).map(|_| true)
     }
 
     async fn is_partial(&self) -> Result<bool, ScmError> {

@@ -101,11 +101,12 @@ fn labels(
             "the repository `{}` is a directory of this host, and workers on other hosts do not have it",
             dir.display()
         ),
+        QueuedRepository::Url(_) if queued.has_state_remote => return Ok(labels),
         QueuedRepository::Url(url) => format!(
             "the state of the run would be in the mirror of `{url}` on this host, and workers on other hosts do not have it"
         ),
     };
     Err(AssemblyError::usage(problem).with_hint(format!(
-        "`--label {host}` lets only workers on this host have the run"
+        "`--label {host}` lets only workers on this host have the run; with `--repo URL` and `git.state_remote` all can"
     )))
 }

@@ -22,4 +22,5 @@ mod interrupt;
 mod kill;
 mod other_host;
 mod resume;
+mod state_remote;
 mod world;

@@ -139,8 +139,15 @@ impl World {
             let id = self.run_id();
             return self.start(&["resume", "--json", &id]);
         }
+        let args = self.run_args();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        self.start(&args)
+    }
+
+    /// The arguments that start the run.
+    pub fn run_args(&self) -> Vec<String> {
         let script = self.path().join("script.yaml");
-        self.start(&[
+        let args = [
             "run",
             "--json",
             "--type",
@@ -153,7 +160,13 @@ impl World {
             "doctor.every_iterations=2",
             "--script",
             script.to_str().unwrap(),
-        ])
+        ];
+        args.map(str::to_owned).into()
+    }
+
+    /// Goes on in another repository.
+    pub fn move_to(&mut self, repo: PathBuf) {
+        self.repo = repo;
     }
 
     fn start(&self, args: &[&str]) -> Ralph {

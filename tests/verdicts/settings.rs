@@ -129,6 +129,7 @@ impl SettingsShape {
             commit_leftovers: self.commit_leftovers,
             setup_command: None,
             setup_cache: None,
+            state_remote: None,
             allowable_hosts: ralph::network::AllowableHosts::PublicNames,
             model_wait: Duration::from_millis(self.model_wait_ms),
         }

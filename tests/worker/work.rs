@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::desk::{Desk, host_label};
 use crate::need;
-use crate::support::ralph::{Ended, call, doing, run, script, whole_task, write};
+use crate::support::ralph::{Ended, call, doing, finish, run, script, whole_task, write};
 
 /// The order in which a worker claimed runs.
 fn claimed(ended: &Ended) -> Vec<&str> {
@@ -177,4 +177,31 @@ async fn a_repository_by_its_address_is_worked_on_in_a_mirror() {
     assert_eq!(desk.row(&run).await.outcome.as_deref(), Some("done"));
     // The repository itself has no trace of it.
     assert_eq!(desk.refs().lines().count(), 1, "{}", desk.refs());
+}
+
+/// No host has a file of another one: the repository has an address, and the state ref is in a state remote.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_goes_on_on_another_host_from_the_state_remote_alone() {
+    let desk = need!(Desk::postgres().await);
+    let remote = desk.place.path().join("state.git");
+    desk.place
+        .git(&["init", "--quiet", "--bare", remote.to_str().unwrap()]);
+    let file = desk.script_file(&script([whole_task()]));
+    let url = format!("file://{}", desk.place.repo().display());
+    let submit = ["submit", "--script", file.to_str().unwrap(), "--repo", &url];
+    let mut command = desk.ralph(&submit);
+    let ended = finish(command.env("RALPH_GIT__STATE_REMOTE", &remote));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let run = ended.stdout.trim().to_owned();
+    std::fs::remove_dir_all(desk.place.home()).unwrap();
+    let mut worker = desk.worker("second", &["--once"]);
+    finish(worker.env("RALPH_GIT__STATE_REMOTE", &remote)).expect(0, &["done"]);
+    let row = desk.row(&run).await;
+    assert_eq!(
+        (row.state, row.outcome.as_deref()),
+        (QueueState::Finished, Some("done"))
+    );
+    let dir = format!("--git-dir={}", remote.display());
+    let listed = desk.place.git(&[&dir, "for-each-ref", "--format=%(refname)"]);
+    assert_eq!(listed, format!("refs/ralph/{run}/state\n"));
 }
