@@ -14,7 +14,7 @@ use crate::assembly::{Ralph, RalphBuilder};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::service::{SubmitRequest, SubmittedRun, submit};
-use crate::store::ApiCreation;
+use crate::store::{ApiCreation, Label};
 
 use super::extract::{JsonBody, NamedRun};
 use super::problem::Problem;
@@ -32,6 +32,20 @@ const LONGEST_KEY: usize = 200;
 
 /// After so many attempts of workers without a result a run waits for a person.
 const ATTEMPTS: u32 = 3;
+
+/// The settings that a request may choose, by their names or beginnings. Others decide what the host starts and reads, and
+/// where it sends its secrets.
+const SETTINGS: [&str; 9] = [
+    "agent.name",
+    "budget.",
+    "default_profile",
+    "done.",
+    "gutter.",
+    "sandbox.enabled",
+    "sandbox.resources.",
+    "sandbox.type",
+    "task.",
+];
 
 /// A run to create.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -57,6 +71,24 @@ pub(super) struct NewRunRequest {
     script: Option<String>,
 }
 
+/// Which workers have the files of a run.
+#[derive(Clone, Copy)]
+enum RunPlace {
+    /// Those on this host.
+    ThisHost,
+    /// All that reach the address of its repository.
+    Anywhere,
+}
+
+impl NewRunRequest {
+    fn place(&self) -> RunPlace {
+        match self.repository_url {
+            Some(_) => RunPlace::Anywhere,
+            None => RunPlace::ThisHost,
+        }
+    }
+}
+
 /// A run that waits for a worker.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct QueuedRunId {
@@ -80,10 +112,13 @@ pub(super) async fn create(
             ));
         }
     };
+    check_settings(&request)?;
     api.check_isolated(&request).await?;
     let priority = request.priority;
     let Some(key) = key else {
-        let run = api.submit(new_run(&api, &request), priority).await?;
+        let run = api
+            .submit(new_run(&api, &request), request.place(), priority)
+            .await?;
         return Ok(queued(&run));
     };
     let text = serde_json::to_vec(&request).map_err(|error| Problem::bad_request(error.to_string()))?;
@@ -96,7 +131,10 @@ pub(super) async fn create(
         }
         ApiCreation::Other => return Err(conflict("this `Idempotency-Key` was used for another request")),
     }
-    match api.submit(new_run(&api, &request), priority).await {
+    match api
+        .submit(new_run(&api, &request), request.place(), priority)
+        .await
+    {
         Ok(run) => {
             store.finish_creation(name, key, &run).await?;
             Ok(queued(&run))
@@ -119,8 +157,29 @@ pub(super) async fn resume(
         return Err(conflict("the run is being worked on"));
     }
     let run = SubmittedRun::Existing(run.facts().id.clone());
-    let run = api.submit(run, 0).await?;
+    let run = api.submit(run, RunPlace::ThisHost, 0).await?;
     Ok((StatusCode::ACCEPTED, queued(&run).1))
+}
+
+/// Refuses settings that are for the person at the host.
+fn check_settings(request: &NewRunRequest) -> Result<(), Problem> {
+    let is_allowed = |key: &&String| {
+        let matches = |allowed: &&str| match allowed.strip_suffix('.') {
+            Some(_) => key.starts_with(allowed),
+            None => key == allowed,
+        };
+        SETTINGS.iter().any(|allowed| matches(&allowed))
+    };
+    match request.settings.keys().find(|key| !is_allowed(key)) {
+        None => Ok(()),
+        Some(key) => Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            format!(
+                "the setting `{key}` cannot be chosen over the API; these can: {}",
+                SETTINGS.join(", ")
+            ),
+        )),
+    }
 }
 
 fn new_run(api: &Api, request: &NewRunRequest) -> SubmittedRun {
@@ -168,10 +227,14 @@ impl Api {
         Ok(())
     }
 
-    async fn submit(&self, run: SubmittedRun, priority: i64) -> Result<RunId, Problem> {
+    async fn submit(&self, run: SubmittedRun, place: RunPlace, priority: i64) -> Result<RunId, Problem> {
+        let host = format!("host={}", self.surroundings.owner().host);
         let request = SubmitRequest {
             run,
-            labels: Vec::new(),
+            labels: match place {
+                RunPlace::ThisHost => vec![Label::parse(&host)?],
+                RunPlace::Anywhere => Vec::new(),
+            },
             priority,
             not_before: None,
             max_attempts: ATTEMPTS,

@@ -36,9 +36,12 @@ pub(crate) struct GivenSettings {
 }
 
 impl GivenSettings {
-    /// Adds the settings that a run was created with. Those that are given now win.
+    /// Adds the settings that a run was created with. Those that are given now win. Notifications start programs on this host,
+    /// and the run may come from another one: they are those of this user alone.
     pub(super) fn keep_those_of(&mut self, run: &RunDir) {
-        let kept = run.facts().overrides.iter().map(|(key, value)| ConfigOverride {
+        let overrides = run.facts().overrides.iter();
+        let overrides = overrides.filter(|(key, _)| key.as_str() != "notify" && !key.starts_with("notify."));
+        let kept = overrides.map(|(key, value)| ConfigOverride {
             place: SettingPlace::Flag(format!("{key}, given when the run was created")),
             key: key.clone(),
             value: value.clone(),

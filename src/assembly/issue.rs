@@ -418,6 +418,7 @@ impl Forge for ClaimedForge {
         status: &CommitStatus,
         location: &str,
     ) -> Result<(), ForgeError> {
+        self.issue.confirm().await?;
         self.forge.set_status(commit, status, location).await
     }
 

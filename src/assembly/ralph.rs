@@ -86,7 +86,8 @@ impl Ralph {
     ///
     /// Dropping the future is like a crash: at most one iteration is lost, and the run can be resumed.
     pub async fn run(self) -> Result<RunOutcome, AssemblyError> {
-        self.start().await?.drive().await
+        let run = Box::pin(self.start()).await?;
+        Box::pin(run.drive()).await
     }
 
     /// Creates the run and connects its parts. [`ActiveRun::drive`] works on it.

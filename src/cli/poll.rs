@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::assembly::issue_queue::IssueQueue;
-use crate::config::Config;
 use crate::service::{PollSettings, Poller, WorkOrder};
 
 use super::issue::forward;
@@ -72,7 +71,6 @@ pub(super) async fn poll(context: &Context, args: PollArgs) -> CliResult {
         queue.url(),
         args.interval
     ));
-    warn_of_renewals(context, &config, args.max_parallel);
     let rebuild = args.image.into();
     let (shared, json) = (context.clone(), args.json);
     let script = match &args.script {
@@ -101,18 +99,4 @@ pub(super) async fn poll(context: &Context, args: PollArgs) -> CliResult {
     } else {
         CliExit::Success
     })
-}
-
-/// Warns if the renewals of claims alone use most of the writes that are made in an hour.
-fn warn_of_renewals(context: &Context, config: &Config, runs: u16) {
-    let forge = &config.settings.forge;
-    // Two writes for each third of a claim.
-    let needed = u64::from(runs) * 6 * 3600 / forge.claim.as_secs().max(1);
-    let allowed = u64::from(forge.github.writes_per_hour.get());
-    if needed > allowed / 2 {
-        context.ui.say(format_args!(
-            "warning: {runs} runs renew their claims with {needed} of {allowed} writes an hour; a larger \
-             `forge.claim_seconds` needs fewer"
-        ));
-    }
 }

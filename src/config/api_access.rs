@@ -3,6 +3,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::key::KeyPath;
+use super::notify::is_of_the_user;
+use super::stack::LayerStack;
+
 /// `[api]`
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -13,4 +17,19 @@ pub struct ApiAccessSettings {
     pub allowed_origins: Vec<String>,
     /// Whether other hosts may change runs without isolation.
     pub dangerously_allow_local: bool,
+}
+
+/// A project cannot open the API of the host to others.
+pub(super) fn check_api(stack: &mut LayerStack) {
+    let access = stack
+        .entries
+        .iter()
+        .filter(|(key, _)| key.to_string().starts_with("api."));
+    let foreign = access.filter(|(_, setting)| !is_of_the_user(&setting.origin));
+    let foreign: Vec<KeyPath> = foreign.map(|(key, _)| key.clone()).collect();
+    for key in foreign {
+        let reason = "a project or a task cannot set who may use the API of this host; move it to your user file \
+                      (`ralph config show` names it)";
+        stack.contradiction(&key, reason);
+    }
 }

@@ -97,10 +97,14 @@ other_vars! {
     Tests RALPH_TEST_AGENTS: "Directory of the real agent programs for the tests; set by `tests/run`.";
     Tests RALPH_TEST_PRISM: "Path of Prism, which checks traffic against an OpenAPI document, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_DAYTONA_SDK: "Python with Daytona's SDK for the tests; set by `tests/run`.";
+    Tests RALPH_TEST_SCHEMATHESIS: "Path of Schemathesis, which makes requests from an OpenAPI document, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_KUBERNETES_VALIDATE: "Path of kubernetes-validate, which has the schemas of Kubernetes, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_PODMAN: "Address of a podman that the tests load images into and run sandboxes on; set by `tests/run`.";
     Tests RALPH_TEST_CONTAINERD: "Address of an engine that stores its images in containerd, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_BUILDX: "The buildx for that engine; set by `tests/run`.";
+    Tests RALPH_TEST_ENGINE: "The engine that sandboxes are tested on in place of the usual one.";
+    Tests RALPH_TEST_SEAL: "How sealed networks are tested: `handed` or `relayed`.";
+    Tests RALPH_TEST_WORKSPACE: "Where workspaces are tested: `shared` or `volume`.";
     Tests RALPH_TEST_SKIPS: "File to which tests add what they skip.";
     Tests RALPH_TEST_REQUIRE_ALL: "Turns a skipped test into a failure.";
     Tests RALPH_CRASH_SEED: "Seed for the moments at which the crash tests kill a run; random by default.";

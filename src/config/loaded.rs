@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::api_access::check_api;
 use super::choice::SandboxType;
 use super::env_vars::{EnvVar, EnvVarRole, env_vars};
 use super::error::ConfigError;
@@ -40,6 +41,7 @@ impl Config {
             check_image(&mut stack, settings);
             check_command_env(&mut stack, settings);
             check_notify(&mut stack, settings);
+            check_api(&mut stack);
         }
         let Some(settings) = settings.filter(|_| stack.findings.is_empty()) else {
             return Err(ConfigError::Invalid {

@@ -100,7 +100,7 @@ pub(super) fn check_notify(stack: &mut LayerStack, settings: &ConfigSettings) {
     }
 }
 
-fn is_of_the_user(origin: &SettingOrigin) -> bool {
+pub(super) fn is_of_the_user(origin: &SettingOrigin) -> bool {
     match origin.layer {
         ConfigLayer::Default | ConfigLayer::User | ConfigLayer::Flag => true,
         ConfigLayer::Project | ConfigLayer::Task => false,

@@ -23,8 +23,8 @@ pub(super) struct SshTunnel {
 }
 
 impl SshTunnel {
-    /// Forwards a socket of `destination`, such as `ssh://me@host`. The client asks nothing: its keys, and the host, must be
-    /// known to it.
+    /// Forwards a socket of `destination`, such as `ssh://me@host`. The client never prompts: its key
+    /// and the key of the host must be set up.
     pub(super) async fn open(
         destination: &str,
         socket: &Path,
@@ -73,7 +73,7 @@ impl SshTunnel {
             }),
             Some(problem) => Err(EngineError::other(
                 format!("cannot reach the container engine at {destination}: {problem}"),
-                "check that `ssh` connects to this host without a question, and that it may forward a socket there",
+                "check that `ssh HOST` connects without a prompt, and that the server allows to forward Unix sockets",
             )),
         }
     }

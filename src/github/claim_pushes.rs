@@ -27,9 +27,11 @@ pub(super) struct ClaimMove {
     pub(super) from: Option<ObjectId>,
     /// The message and the time of the commit where it is afterwards. `None` deletes it.
     pub(super) to: Option<(String, Timestamp)>,
+    /// Whether this process does not have the claim yet.
+    pub(super) is_new: bool,
 }
 
-/// A move that waits for the next push, and the one who waits for its result.
+/// A move that waits for the next push, and the channel for its result.
 struct WaitingMove {
     change: ClaimMove,
     done: oneshot::Sender<Result<Option<ObjectId>, ScmError>>,
@@ -47,21 +49,22 @@ impl ClaimPushes {
     pub(super) async fn push(&self, change: &ClaimMove) -> Result<Option<ObjectId>, GitHubError> {
         loop {
             let (done, mut result) = oneshot::channel();
-            let change = change.clone();
+            let (change, is_new) = (change.clone(), change.is_new);
             self.waiting().push(WaitingMove { change, done });
             tokio::select! {
                 biased;
                 pushed = &mut result => if let Ok(pushed) = pushed {
                     return Ok(pushed?);
                 },
-                _one_write_at_a_time = self.forge.client.begin_claim_push() => {
+                turn = self.forge.client.begin_claim_push(is_new) => {
+                    let _one_write_at_a_time = turn?;
                     self.push_waiting().await?;
                     if let Ok(pushed) = result.try_recv() {
                         return Ok(pushed?);
                     }
                 }
             }
-            // The one who pushed gave up before the result, or another move of this ref came first.
+            // The task that pushed was cancelled before the result, or another move of this ref came first.
         }
     }
 
@@ -70,6 +73,9 @@ impl ClaimPushes {
         let remote = self.forge.remote().await?;
         let scratch = ScratchRepository::create(&self.forge.repository)?;
         let batch = self.take_waiting();
+        if batch.is_empty() {
+            return Ok(());
+        }
         let mut moves = Vec::new();
         for WaitingMove { change, .. } in &batch {
             let to = match &change.to {
@@ -84,7 +90,7 @@ impl ClaimPushes {
         }
         let results = scratch.repository.move_refs(&remote, &moves).await?;
         for ((waiting, moved), result) in batch.into_iter().zip(moves).zip(results) {
-            // The one who waits may have given up.
+            // The receiver may be gone.
             let _ = waiting.done.send(result.map(|()| moved.to));
         }
         Ok(())

@@ -137,7 +137,17 @@ impl Claims {
             let Some(issue) = number.and_then(|number| number.parse().ok()) else {
                 continue;
             };
-            let claim = self.read(issue, found.object.sha).await?;
+            let claim = match self.read(issue, found.object.sha).await {
+                Ok(claim) => claim,
+                // A person may have made such a ref, and the API may lack for some seconds what was just pushed.
+                Err(error)
+                    if error.status() == Some(404) || matches!(error, GitHubError::Response { .. }) =>
+                {
+                    tracing::warn!(%error, name = found.name, "cannot read a claim");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if self.has_ended(&claim.record) {
                 ended.push(claim);
             }
@@ -160,15 +170,20 @@ impl Claims {
                 .map_or(1, |held| held.record.epoch.saturating_add(1));
             let record = self.record(epoch, run.clone());
             let from = held.as_ref().map(|held| &held.commit);
-            match self.move_ref(issue, from, Some(record)).await {
+            match self.move_ref(issue, from, Some(record), true).await {
                 Ok(Some(won)) => {
                     let taken_from = held.map(|held| held.record);
                     return Ok(ClaimAttempt::Won(Claim { taken_from, ..won }));
                 }
-                // The owner is random, so a claim of this name was made here, and its answer was lost.
-                Err(Unmoved::Elsewhere(Some(found))) if found.record.owner == self.owner => {
+                // The owner is random, so a claim of this name was made here, and its answer was lost. One that has ended is
+                // taken over like any other: another process may do so too.
+                Err(Unmoved::Elsewhere(Some(found)))
+                    if found.record.owner == self.owner && !self.has_ended(&found.record) =>
+                {
                     let taken_from = held.map(|held| held.record);
-                    return Ok(ClaimAttempt::Won(Claim { taken_from, ..found }));
+                    let mut won = Claim { taken_from, ..found };
+                    self.confirm(&mut won).await?;
+                    return Ok(ClaimAttempt::Won(won));
                 }
                 Err(Unmoved::Elsewhere(Some(found))) if !self.has_ended(&found.record) => {
                     return Ok(ClaimAttempt::Held(found.record));
@@ -226,7 +241,10 @@ impl Claims {
         let mut tries = 0;
         loop {
             let record = new(claim.record.epoch);
-            match self.move_ref(claim.issue, Some(&claim.commit), record).await {
+            match self
+                .move_ref(claim.issue, Some(&claim.commit), record, false)
+                .await
+            {
                 Ok(None) => return Ok(()),
                 Ok(Some(moved)) => {
                     (claim.record, claim.commit) = (moved.record, moved.commit);
@@ -255,12 +273,14 @@ impl Claims {
         issue: u64,
         from: Option<&ObjectId>,
         record: Option<ClaimRecord>,
+        is_new: bool,
     ) -> Result<Option<Claim>, Unmoved> {
         let message = record.as_ref().map(|record| json!(record).to_string());
         let change = ClaimMove {
             name: format!("{REFS}{issue}"),
             from: from.cloned(),
             to: message.map(|message| (message, self.forge.client.now())),
+            is_new,
         };
         let found = match self.pushes.push(&change).await {
             Ok(moved) => {

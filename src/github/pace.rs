@@ -90,19 +90,26 @@ impl Throttle {
     /// Waits until a write may be made. No other write is made while the turn lives. If that takes longer than
     /// [`GitHubPace::longest_wait`], returns how long it would.
     pub(super) async fn begin_write(&self, pace: &GitHubPace) -> Result<WriteTurn<'_>, Duration> {
-        let mut writes = self.writes.lock().await;
-        let now = Instant::now();
-        while writes.front().is_some_and(|oldest| *oldest + HOUR <= now) {
-            writes.pop_front();
-        }
-        if let Some(oldest) = writes.front().filter(|_| writes.len() >= pace.writes_per_hour) {
-            let pause = (*oldest + HOUR).saturating_duration_since(now);
-            if pause > pace.longest_wait {
-                return Err(pause);
+        let give_up = Instant::now() + pace.longest_wait;
+        loop {
+            let mut writes = self.writes.lock().await;
+            let now = Instant::now();
+            while writes.front().is_some_and(|oldest| *oldest + HOUR <= now) {
+                writes.pop_front();
             }
-            sleep_until(*oldest + HOUR).await;
+            // Urgent writes may have exceeded the limit.
+            let excess = writes.len().checked_sub(pace.writes_per_hour);
+            let Some(last) = excess.and_then(|excess| writes.get(excess)) else {
+                return Ok(WriteTurn::begin(writes, pace).await);
+            };
+            let until = *last + HOUR;
+            if until > give_up {
+                return Err(until.saturating_duration_since(now));
+            }
+            // An urgent write must not wait for this one.
+            drop(writes);
+            sleep_until(until).await;
         }
-        Ok(WriteTurn::begin(writes, pace).await)
     }
 
     /// Like [`Throttle::begin_write`] for a write that the limit of an hour does not hold back. It counts in that hour.
@@ -132,12 +139,33 @@ mod tests {
         // A call does not wait for so long, and keeps no other one waiting.
         let pause = throttle.begin_write(&pace).await.map(drop);
         assert_eq!(pause, Err(Duration::from_secs(3201)));
-        // One that cannot wait is made all the same.
+        // An urgent one is not held back, and counts.
         drop(throttle.begin_urgent_write(&pace).await);
         assert_eq!(start.elapsed(), Duration::from_secs(400));
         tokio::time::sleep(Duration::from_secs(2999)).await;
         drop(throttle.begin_write(&pace).await.unwrap());
-        assert_eq!(start.elapsed(), HOUR);
+        assert_eq!(start.elapsed(), HOUR + Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_urgent_write_does_not_wait_for_one_that_waits_for_the_hour() {
+        let (throttle, pace, start) = (Throttle::default(), GitHubPace::default(), Instant::now());
+        for _ in 0..400 {
+            drop(throttle.begin_write(&pace).await.unwrap());
+        }
+        tokio::time::sleep(Duration::from_secs(3000)).await;
+        let waiting = async {
+            drop(throttle.begin_write(&pace).await.unwrap());
+            start.elapsed()
+        };
+        let urgent = async {
+            tokio::task::yield_now().await;
+            drop(throttle.begin_urgent_write(&pace).await);
+            start.elapsed()
+        };
+        let (waited, urgent) = tokio::join!(waiting, urgent);
+        assert_eq!(urgent, Duration::from_secs(3399));
+        assert_eq!(waited, HOUR + Duration::from_secs(1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -193,7 +193,9 @@ pub(super) mod tests {
             created: Timestamp::UNIX_EPOCH,
             version: String::new(),
             repository: "/repo".into(),
-            task: "---\ntask_id: t1\n---\n# Say\u{1b}[31m hello\n\n- [ ] M1.1 one\n".to_owned(),
+            task: "---\ntask_id: t1\ntest_command: make test\n---\n\n# Say\u{1b}[31m hello\n\n## Success Criteria\n\n\
+                   - [ ] M1.1 one\n"
+                .to_owned(),
             base: commit(),
             base_branch: None,
             branch: "ralph/t1".to_owned(),

@@ -201,8 +201,10 @@ impl Run<'_> {
 
 /// Removes what an earlier owner left. Waits for git processes it started, so that they do not interfere later.
 async fn settle(inputs: RunInputs<'_>, lock: &RunLock) -> Result<(), RunError> {
-    // First of all: from here on an intervention is meant for this owner.
-    inputs.dir.inbox().discard_orders()?;
+    // First of all: from here on an intervention is meant for this owner. A worker goes on with what was asked of the last one.
+    if inputs.parts.owner.epoch.is_none() {
+        inputs.dir.inbox().discard_orders()?;
+    }
     let settled = inputs.parts.host.wait_for_all(SETTLE_TIMEOUT).await;
     settled.map_err(|error| StateError::Owned {
         run: inputs.dir.facts().id.clone(),

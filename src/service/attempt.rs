@@ -9,7 +9,7 @@ use crate::assembly::queued_run::QueuedRun;
 use crate::assembly::{ActiveRun, AssemblyContext, AssemblyError, AssemblyErrorKind, RalphBuilder};
 use crate::event::{Event, EventKind, EventSink};
 use crate::runner::RunOutcome;
-use crate::state::{Intervention, InterventionRequest, RunDir, RunOutcomeKind};
+use crate::state::{Intervention, InterventionRequest, JournalEntry, RunDir, RunOutcomeKind};
 use crate::store::{LeaseState, QueueClaim, QueueRelease, Store, StoreError};
 use crate::usage::Usd;
 
@@ -41,6 +41,8 @@ pub(super) struct Attempt {
 pub(super) enum AttemptEnd {
     /// The run ended.
     Ended(Box<RunOutcome>),
+    /// Its journal says that it ended, and the queue did not have that yet.
+    Recorded(RunOutcomeKind, String),
     /// It failed. The run can go on.
     Failed(AssemblyError),
     /// The worker shuts down.
@@ -91,7 +93,8 @@ impl Attempt {
             () = asked_for(orders, WorkOrder::Pause) => return AttemptEnd::Shutdown,
         };
         let run = match run {
-            Ok(run) => run,
+            Ok(Some(run)) => run,
+            Ok(None) => return self.recorded_end().unwrap_or(AttemptEnd::Shutdown),
             Err(error) => return AttemptEnd::Failed(error),
         };
         let mut exchange = Exchange::new(&self.store, &self.claim, run.dir());
@@ -116,15 +119,33 @@ impl Attempt {
         if self.store.is_shared() && !matches!(end, AttemptEnd::Lost) {
             exchange.mirror().await;
         }
-        end
+        match end {
+            // It may have ended before it was interrupted.
+            AttemptEnd::Failed(_) | AttemptEnd::Shutdown => self.recorded_end().unwrap_or(end),
+            end => end,
+        }
     }
 
-    async fn start(&self, builder: RalphBuilder) -> Result<ActiveRun, AssemblyError> {
+    /// The end that the journal of the run has. A worker may be killed between that and its result in the queue.
+    fn recorded_end(&self) -> Option<AttemptEnd> {
+        let runs = self.context.surroundings.runs().ok()?;
+        let mut lines = runs.open(&self.claim.run).ok()?.journal().ok()?;
+        match lines.pop()?.entry {
+            JournalEntry::Ended { outcome, reason } => Some(AttemptEnd::Recorded(outcome, reason)),
+            _ => None,
+        }
+    }
+
+    /// Starts the run. `None` if it has ended: a person who queues it again gets a first attempt.
+    async fn start(&self, builder: RalphBuilder) -> Result<Option<ActiveRun>, AssemblyError> {
         let queued: QueuedRun = serde_json::from_str(&self.claim.request)
             .map_err(|error| AssemblyError::usage(format!("the queued request cannot be read: {error}")))?;
         queued.open(&self.context, &self.claim.run).await?;
+        if self.claim.attempt > 1 && self.recorded_end().is_some() {
+            return Ok(None);
+        }
         let builder = builder.resume(self.claim.run.clone()).epoch(self.claim.epoch);
-        builder.build().await?.start().await
+        builder.build().await?.start().await.map(Some)
     }
 
     /// Waits for an order to shut down, and ends the iteration with what it has. Returns when that is recorded, when the next
@@ -169,10 +190,17 @@ impl Attempt {
                     .finish(claim, outcome.kind, &outcome.reason, outcome.used.cost)
                     .await
             }
+            // What it used is known from the renewals.
+            AttemptEnd::Recorded(kind, reason) => store.finish(claim, *kind, reason, Usd::ZERO).await,
             AttemptEnd::Failed(error) => {
                 let reason = reason_of(error);
                 let is_last = claim.attempt >= claim.max_attempts;
-                if is_last || error.kind() != AssemblyErrorKind::Runtime {
+                // Another process of this host may still end its work on the run.
+                let may_pass = matches!(
+                    error.kind(),
+                    AssemblyErrorKind::Runtime | AssemblyErrorKind::Conflict
+                );
+                if is_last || !may_pass {
                     let reason = format!("attempt {} of {}: {reason}", claim.attempt, claim.max_attempts);
                     // What it used is known from the renewals.
                     return store

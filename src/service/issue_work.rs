@@ -66,7 +66,12 @@ pub(crate) async fn work_on_issue(
             Ok(outcome) => result_of_run(outcome, *orders.borrow()),
             Err(error) => result_of_error(error),
         };
-        Some(issue.finish(result, Some(&dir)).await)
+        // What it writes may wait for rate limits longer than the claim lasts.
+        Some(tokio::select! {
+            biased;
+            shown = issue.finish(result, Some(&dir)) => shown,
+            lost = issue.keep() => Err(lost),
+        })
     } else {
         None
     };

@@ -47,6 +47,10 @@ pub(crate) async fn submit(
         }
         SubmittedRun::Existing(run) => {
             let dir = context.surroundings.runs()?.open(&run)?;
+            // They were about work that has ended.
+            if dir.holder()?.is_none() {
+                dir.inbox().discard_orders()?;
+            }
             (QueuedRun::of_run(context, &dir).await?, run, false)
         }
     };

@@ -230,6 +230,7 @@ impl Worker {
                 };
                 reporter.inform(&format!("run {run}: {result}"));
             }
+            AttemptEnd::Recorded(kind, reason) => reporter.inform(&format!("run {run}: {kind}: {reason}")),
             AttemptEnd::Failed(error) => {
                 let (number, most) = (claim.attempt, claim.max_attempts);
                 let reason = reason_of(&error);

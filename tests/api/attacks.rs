@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::json;
 
-use crate::service::{Service, create_token, done, request};
+use crate::service::{Service, create_token, done, request, user_file};
 
 /// A service with a finished run, and a login session of a browser.
 struct Target {
@@ -186,11 +186,9 @@ fn a_smuggled_second_request_is_not_read() {
 #[test]
 fn names_of_proxies_are_accepted_only_where_configured() {
     let place = done();
-    let config = std::fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
-    place.write(
-        "ralph.toml",
-        &format!("{config}[api]\nallowed_hosts = [\"ralph.example\"]\nallowed_origins = [\"https://pages.example\"]\n"),
-    );
+    let access =
+        "[api]\nallowed_hosts = [\"ralph.example\"]\nallowed_origins = [\"https://pages.example\"]\n";
+    user_file(&place, access);
     let service = Service::start(place);
     let token = create_token(&service.place, "steerer", "steer");
     let stop = format!("/api/runs/{}/stop", service.place.run_id());
@@ -205,4 +203,19 @@ fn names_of_proxies_are_accepted_only_where_configured() {
     assert_eq!(send(&service.address, "https://pages.example"), 422);
     assert_eq!(send(&service.address, "https://ralph.example.evil"), 403);
     assert_eq!(send("pages.example", "https://pages.example"), 403);
+}
+
+#[test]
+fn a_project_does_not_open_the_api() {
+    let place = done();
+    let config = std::fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
+    place.write(
+        "ralph.toml",
+        &format!("{config}[api]\ndangerously_allow_local = true\n"),
+    );
+    let refused = place.run(&["serve", "--listen", "127.0.0.1:0"]);
+    refused.expect(
+        2,
+        &["api.dangerously_allow_local", "a project or a task cannot set"],
+    );
 }

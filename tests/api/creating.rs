@@ -90,3 +90,21 @@ fn a_live_run_is_not_queued_again() {
     held.let_go();
     held.live.wait().expect(0, &[]);
 }
+
+#[rstest]
+#[case::a_program(
+    "notify",
+    "[{kind = \"command\", command = [\"touch\", \"/tmp/x\"], events = [\"done\"]}]"
+)]
+#[case::a_directory("sandbox.mounts", "[{source = \"/etc\", target = \"/etc-of-host\"}]")]
+#[case::an_address_for_keys("model_endpoint.base_url", "http://203.0.113.1")]
+#[case::a_forge("forge.github.url", "http://203.0.113.1")]
+fn settings_of_the_host_are_refused(#[case] key: &str, #[case] value: &str) {
+    let service = Service::start(Place::new());
+    let mut body = new_run();
+    body["settings"] = json!({ key: value });
+    service
+        .post("/api/runs", &body)
+        .expect_problem(403, "cannot be chosen over the API");
+    assert!(service.place.runs().is_empty());
+}

@@ -216,3 +216,10 @@ impl Held {
         fs::write(&self.go, "").unwrap();
     }
 }
+
+/// Writes the user's own configuration file.
+pub fn user_file(place: &Place, text: &str) {
+    let dir = place.path().join("home/.config/ralph");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("config.toml"), text).unwrap();
+}

@@ -5,7 +5,7 @@ use std::fs;
 use rstest::rstest;
 use serde_json::json;
 
-use crate::service::{Held, Service, create_token, done, request, serve};
+use crate::service::{Held, Service, create_token, done, request, serve, user_file};
 use crate::support::ralph::{Place, TASK};
 
 #[test]
@@ -145,8 +145,7 @@ fn a_wrong_body_is_refused_with_the_reason() {
 fn other_hosts_change_no_run_without_isolation(#[case] setting: &str, #[case] status: u16) {
     let place = Place::new();
     let held = Held::start(&place);
-    let config = fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
-    place.write("ralph.toml", &format!("{config}{setting}"));
+    user_file(&place, setting);
     let mut service = Service::start(place);
     let refused = service.place.run(&["serve", "--listen", "127.0.0.1"]);
     refused.expect(2, &["an address and a port"]);

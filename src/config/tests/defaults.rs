@@ -155,7 +155,8 @@ fn the_examples_in_the_default_file_can_be_used() {
         .lines()
         .map(|line| if is_example(line) { &line[1..] } else { line })
         .collect();
-    let config = Project::new(&[("ralph.toml", &uncommented.join("\n"))]).load();
+    // Settings about the host are only for the user's own file.
+    let config = Project::new(&[("user.toml", &uncommented.join("\n"))]).load();
     assert_eq!(config.settings.sandbox.image.as_deref(), Some("ralph:latest"));
     assert!(config.profiles["default-cheap"].price.is_some());
     let unset: Vec<String> = config

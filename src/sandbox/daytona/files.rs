@@ -31,6 +31,7 @@ impl ScriptedFiles for DaytonaSandbox {
         Ok(ScriptResult {
             exit_code: done.exit_code,
             output: done.result,
+            errors: String::new(),
         })
     }
 

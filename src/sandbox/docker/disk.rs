@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use tokio::time::sleep;
 
 use self::free_space::{DiskMeasurement, FreeSpace};
+use self::volume::VolumeChecks;
 use super::exec::ContainerCommands;
 
 /// The pause between two checks.
@@ -34,6 +35,7 @@ pub(super) struct DiskWatch {
     /// In bytes.
     limit: Option<u64>,
     measured: Arc<Mutex<Option<DiskMeasurement>>>,
+    volume: VolumeChecks,
 }
 
 impl DiskWatch {
@@ -49,6 +51,7 @@ impl DiskWatch {
             engine_dir,
             limit,
             measured: Arc::default(),
+            volume: VolumeChecks::default(),
         }
     }
 
@@ -56,7 +59,7 @@ impl DiskWatch {
     pub(super) async fn exceeded(&self) -> String {
         match &self.workspace {
             Some(workspace) => self.exceeded_in(workspace).await,
-            None => volume::exceeded(&self.container, self.limit).await,
+            None => self.volume.exceeded(&self.container, self.limit).await,
         }
     }
 

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::io::AsyncWrite;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::super::SandboxError;
 use super::super::scripted_files::ScriptResult;
@@ -30,8 +30,15 @@ const EXIT_POLL: Duration = Duration::from_millis(5);
 /// Signals the processes of a command, which have [`MARK`] in their environment.
 const SIGNAL_MARKED: &str = include_str!("signal_marked.sh");
 const MARK: &str = "RALPH_MARK";
-/// The most bytes of a script's output.
-const MOST_SCRIPT_OUTPUT: usize = 16 << 20;
+/// The largest output of a script, and what is kept of its errors, in bytes.
+const MAX_SCRIPT_OUTPUT: usize = 16 << 20;
+const MAX_SCRIPT_ERRORS: usize = 4 << 10;
+/// How long a script may print nothing. The agent may have left a process that keeps its streams open.
+pub(super) const SCRIPT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Leaves out directories of the `PATH` that the agent can write to: a script must not run a program of the agent. Only words of
+/// the shell itself are used.
+const SAFE_PATH: &str = "safe=; IFS=:; for dir in $PATH; do if [ -d \"$dir\" ] && [ ! -w \"$dir\" ] && [ ! -O \"$dir\" ]; \
+    then safe=$safe${safe:+:}$dir; fi; done; unset IFS; PATH=$safe; ";
 
 /// Runs commands in one container.
 #[derive(Clone, Debug)]
@@ -112,7 +119,8 @@ impl ContainerCommands {
         args: &[&str],
         stdin: bool,
     ) -> Result<ContainerExec, EngineError> {
-        let words = [&["/bin/sh", "-c", script, "sh"], args].concat();
+        let script = format!("{SAFE_PATH}{script}");
+        let words = [&["/bin/sh", "-c", &script, "sh"], args].concat();
         let spec = ExecSpec {
             argv: words.into_iter().map(str::to_owned).collect(),
             env: BTreeMap::new(),
@@ -125,24 +133,37 @@ impl ContainerCommands {
 
 /// Waits for the end of a script.
 pub(super) async fn finish_script(mut exec: ContainerExec) -> Result<ScriptResult, EngineError> {
-    let (mut output, mut message) = (Vec::new(), Vec::new());
-    while let Some(piece) = exec.next().await {
-        match piece? {
-            ExecOutput::Stdout(bytes) if output.len() < MOST_SCRIPT_OUTPUT => {
-                output.extend_from_slice(&bytes);
+    let (mut output, mut errors) = (Vec::new(), Vec::new());
+    while let Some(piece) = next_piece(&mut exec).await? {
+        match piece {
+            ExecOutput::Stdout(bytes) => output.extend_from_slice(&bytes),
+            ExecOutput::Stderr(bytes) | ExecOutput::Engine(bytes) => {
+                let room = MAX_SCRIPT_ERRORS.saturating_sub(errors.len());
+                errors.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
-            ExecOutput::Stdout(_) => {}
-            ExecOutput::Stderr(bytes) | ExecOutput::Engine(bytes) => message.extend_from_slice(&bytes),
+        }
+        if output.len() > MAX_SCRIPT_OUTPUT {
+            return Err(EngineError::invalid_response("a script", "it printed too much"));
         }
     }
+    let errors = String::from_utf8_lossy(&errors).trim().to_owned();
     match exit_state(&mut exec).await? {
         ExecState::Exited(exit_code) => Ok(ScriptResult {
             exit_code,
             output: String::from_utf8_lossy(&output).into_owned(),
+            errors,
         }),
-        ExecState::Running | ExecState::NotStarted => {
-            let message = String::from_utf8_lossy(&message).trim().to_owned();
-            Err(EngineError::invalid_response("a script", message))
+        ExecState::Running | ExecState::NotStarted => Err(EngineError::invalid_response("a script", errors)),
+    }
+}
+
+/// The next piece of a script's output; `None` at its end.
+pub(super) async fn next_piece(exec: &mut ContainerExec) -> Result<Option<ExecOutput>, EngineError> {
+    match timeout(SCRIPT_TIMEOUT, exec.next()).await {
+        Ok(piece) => piece.transpose(),
+        Err(_) => {
+            let reason = format!("it printed nothing for {} s", SCRIPT_TIMEOUT.as_secs());
+            Err(EngineError::invalid_response("a script", reason))
         }
     }
 }

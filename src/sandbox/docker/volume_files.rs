@@ -2,17 +2,19 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::stream::unfold;
 use jiff::Timestamp;
-use tokio::io::{AsyncRead, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
 
 use super::super::scripted_files::{FileContent, FileSource, PERMISSIONS, ScriptResult, ScriptedFiles, run};
 use super::super::{DirEntry, SandboxError};
 use super::container::ROOT;
-use super::exec::finish_script;
+use super::exec::{SCRIPT_TIMEOUT, finish_script, next_piece};
 use super::sandbox::DockerSandbox;
 use crate::engine::{EngineError, ExecOutput};
 
@@ -20,10 +22,13 @@ use crate::engine::{EngineError, ExecOutput};
 pub(super) const STAGING: &str = "home/.ralph-staging";
 
 const LIST: &str = include_str!("list.sh");
-/// Reads so many bytes, and not to the end of its input: not every connection to an engine can end one direction alone.
-const STAGE: &str = "umask 077 && mkdir -p -- \"${1%/*}\" && head -c \"$2\" >\"$1\"";
+/// Reads a fixed length: some connections to engines cannot end one direction alone. A file that is too short is removed.
+const STAGE: &str = "umask 077 && mkdir -p -- \"${1%/*}\" && head -c \"$2\" >\"$1\" && [ \"$(wc -c <\"$1\")\" -eq \"$2\" ] || \
+    { rm -f -- \"$1\"; exit 5; }";
 const CAT: &str = "exec cat -- \"$1\"";
 
+/// The buffer for uploads, in bytes.
+const CHUNK: usize = 64 << 10;
 /// The type of a directory in a mode.
 const TYPE: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
@@ -35,6 +40,7 @@ impl ScriptedFiles for DockerSandbox {
     }
 
     async fn run_script(&self, script: &str, args: &[&str]) -> Result<ScriptResult, SandboxError> {
+        self.used.store(true, Ordering::Relaxed);
         let done = self.exec.script_output(script, args).await;
         self.explain(done).await
     }
@@ -49,7 +55,7 @@ impl ScriptedFiles for DockerSandbox {
         match done.exit_code {
             0 => Ok(staged),
             code => {
-                let problem = format!("exit status {code}: {}", done.output.trim());
+                let problem = format!("exit status {code}: {}", done.errors);
                 let cause = io::Error::other(problem);
                 Err(SandboxError::file("write", Path::new(&staged), cause))
             }
@@ -57,13 +63,15 @@ impl ScriptedFiles for DockerSandbox {
     }
 
     async fn open_file(&self, target: &str) -> Result<FileContent<'_>, SandboxError> {
+        self.used.store(true, Ordering::Relaxed);
         let exec = self.exec.start_script(CAT, &[target], false).await;
         let exec = self.explain(exec).await?;
         let pieces = unfold(exec, move |mut exec| async move {
             loop {
-                match exec.next().await? {
-                    Ok(ExecOutput::Stdout(bytes)) => return Some((Ok(bytes), exec)),
-                    Ok(ExecOutput::Stderr(_) | ExecOutput::Engine(_)) => {}
+                match next_piece(&mut exec).await {
+                    Ok(Some(ExecOutput::Stdout(bytes))) => return Some((Ok(bytes), exec)),
+                    Ok(Some(ExecOutput::Stderr(_) | ExecOutput::Engine(_))) => {}
+                    Ok(None) => return None,
                     Err(error) => return Some((self.explain(Err(error)).await, exec)),
                 }
             }
@@ -87,22 +95,31 @@ impl DockerSandbox {
         length: u64,
         source: impl AsyncRead + Send,
     ) -> Result<ScriptResult, EngineError> {
+        self.used.store(true, Ordering::Relaxed);
         let mut exec = self
             .exec
             .start_script(STAGE, &[path, &length.to_string()], true)
             .await?;
         if let Some(mut stdin) = exec.stdin.take() {
             tokio::pin!(source);
-            let sent = async {
-                tokio::io::copy(&mut source, &mut stdin).await?;
-                stdin.shutdown().await
-            };
-            // If it was refused, the script says why.
-            if let Err(error) = sent.await {
-                tracing::debug!(%error, "the container took only a part of a file");
+            // If it took only a part, the script says so.
+            if let Err(error) = copy(source, &mut stdin).await {
+                tracing::debug!(%error, "a file was not sent as a whole");
             }
         }
         finish_script(exec).await
+    }
+}
+
+/// Copies until the source ends. Fails if the other end takes nothing for a while.
+async fn copy(mut source: impl AsyncRead + Unpin, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let length = source.read(&mut buffer).await?;
+        if length == 0 {
+            return to.shutdown().await;
+        }
+        timeout(SCRIPT_TIMEOUT, to.write_all(&buffer[..length])).await??;
     }
 }
 

@@ -37,6 +37,8 @@ pub(super) struct ScriptResult {
     /// Zero, or an error number. Those that scripts use are the same on all systems.
     pub(super) exit_code: i32,
     pub(super) output: String,
+    /// What it printed as errors, cut.
+    pub(super) errors: String,
 }
 
 /// Runs scripts in a sandbox, and transfers bytes. What implements it has [`SandboxFiles`].
@@ -119,7 +121,8 @@ impl<S: ScriptedFiles> SandboxFiles for S {
         let mut copy = NamedTempFile::new_in(beside).map_err(written)?;
         let receive = |piece: &[u8]| copy.write_all(piece).map_err(written);
         let mode = fetch(self, "download", from, limit, receive).await?;
-        let permissions = Permissions::from_mode(mode & PERMISSIONS);
+        // Not the bits that let others act as the owner of the copy.
+        let permissions = Permissions::from_mode(mode & 0o777);
         copy.as_file().set_permissions(permissions).map_err(written)?;
         copy.persist(to).map_err(|error| written(error.error))?;
         Ok(())

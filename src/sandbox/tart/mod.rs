@@ -243,15 +243,15 @@ fn image_of(plan: &VmPlan) -> Result<&str, SandboxError> {
 /// The command that starts a VM, and lives as long as it.
 fn run_command(plan: &VmPlan, gateway: Ipv4Addr) -> Result<Command, SandboxError> {
     let mut run = command(["run", &plan.name(), "--no-graphics"]);
-    run = run.arg(volume(WORKSPACE, &plan.dir.workspace(), "")?);
+    run = run.arg(shared_dir(WORKSPACE, &plan.dir.workspace(), "")?);
     if let Some(dir) = plan.guest_dir() {
-        run = run.arg(volume(GUEST, dir, ":ro")?);
+        run = run.arg(shared_dir(GUEST, dir, ":ro")?);
     }
     Ok(run.args(SoftnetMode::new(&plan.spec.network).flags(gateway)))
 }
 
 /// The argument that shares a directory with a VM. Colons separate its parts, so the path must have none.
-fn volume(name: &str, dir: &Path, access: &str) -> Result<String, SandboxError> {
+fn shared_dir(name: &str, dir: &Path, access: &str) -> Result<String, SandboxError> {
     let path = dir.to_string_lossy();
     if path.contains(':') {
         let reason = format!("`{path}` contains a colon, which `tart` takes for a separator");

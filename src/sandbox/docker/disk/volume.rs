@@ -1,8 +1,9 @@
 //! The disk usage of a workspace in a volume, measured by commands in its container.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep_until};
 
 use super::super::container::ROOT;
 use super::super::exec::ContainerCommands;
@@ -11,6 +12,8 @@ use crate::engine::EngineError;
 
 /// The pause between two checks. Each starts commands in the container.
 const PAUSE: Duration = Duration::from_secs(5);
+/// After so many failures in a row the command is ended.
+const MAX_FAILURES: u32 = 3;
 /// The bytes that must stay free for others on the disk of the engine.
 const RESERVE: u64 = 512 << 20;
 
@@ -18,21 +21,36 @@ const RESERVE: u64 = 512 << 20;
 /// from itself, and so from `du`: what is free counts all of them.
 const MEASURE: &str = "df -Pk -- \"$1\" | tail -n 1; [ -z \"$2\" ] || du -skx -- \"$1\" 2>/dev/null";
 
-/// Returns a reason once the sandbox exceeds its limit or the disk of its workspace is almost full.
-pub(super) async fn exceeded(container: &ContainerCommands, limit: Option<u64>) -> String {
-    let mut pause = PAUSE;
-    loop {
-        sleep(pause).await;
-        let began = Instant::now();
-        match problem(container, limit).await {
-            Ok(Some(reason)) => return reason,
-            Ok(None) => {}
-            // That alone must not end a command, and no process may be left for the measurement.
-            Err(error) => {
-                tracing::warn!(%error, container = container.container, "cannot measure the size of a workspace");
+/// When a workspace was measured last, also by an earlier command.
+#[derive(Debug, Default)]
+pub(super) struct VolumeChecks {
+    next: Mutex<Option<Instant>>,
+}
+
+impl VolumeChecks {
+    /// Returns a reason once the sandbox exceeds its limit, the disk of its workspace is almost full, or neither can be measured.
+    pub(super) async fn exceeded(&self, container: &ContainerCommands, limit: Option<u64>) -> String {
+        let mut failures = 0;
+        loop {
+            let next = *self.next.lock().await;
+            if let Some(next) = next {
+                sleep_until(next).await;
             }
+            let began = Instant::now();
+            match problem(container, limit).await {
+                Ok(Some(reason)) => return reason,
+                Ok(None) => failures = 0,
+                // One failure may have another reason, such as a container that was just stopped.
+                Err(error) => {
+                    tracing::warn!(%error, container = container.container, "cannot measure the size of a workspace");
+                    failures += 1;
+                }
+            }
+            if failures == MAX_FAILURES {
+                return "its use of the disk cannot be measured".to_owned();
+            }
+            *self.next.lock().await = Some(Instant::now() + PAUSE.max(began.elapsed() * PAUSE_FACTOR));
         }
-        pause = PAUSE.max(began.elapsed() * PAUSE_FACTOR);
     }
 }
 
