@@ -260,13 +260,13 @@ fn a_run_that_broke_says_why_and_can_be_resumed() {
     assert_eq!(place.status()["state"], "done");
 }
 
-/// Puts a directory where the log of a new run will be. The first warning comes when the run was just created.
+/// Puts a directory where the audit of the network of a new run will be. The first warning comes when the run was just created.
 struct Saboteur(PathBuf);
 
 impl AssemblyReporter for Saboteur {
     fn warn(&self, _message: &str) {
         for run in fs::read_dir(&self.0).into_iter().flatten() {
-            let _ = fs::create_dir(run.unwrap().path().join("events.jsonl"));
+            let _ = fs::create_dir(run.unwrap().path().join("network.jsonl"));
         }
     }
 }
@@ -284,7 +284,7 @@ async fn a_run_that_broke_before_it_was_driven_says_why_and_can_be_resumed() {
         .reporter(Saboteur(place.home().join("runs")))
         .script(script([whole_task()]).to_string());
     let error = builder.build().await.unwrap().start().await.err().unwrap();
-    let log = place.run_dir().join("events.jsonl");
+    let log = place.run_dir().join("network.jsonl");
     assert!(error.to_string().contains(&log.display().to_string()), "{error}");
     let status = place.status();
     assert_eq!(
@@ -294,7 +294,7 @@ async fn a_run_that_broke_before_it_was_driven_says_why_and_can_be_resumed() {
 
     place
         .run(&["resume"])
-        .expect(1, &["events.jsonl", "ralph resume"]);
+        .expect(1, &["network.jsonl", "ralph resume"]);
     assert_eq!(place.status()["state"], "broken");
     fs::remove_dir(&log).unwrap();
     place.run(&["resume"]).expect(0, &["done: "]);
@@ -303,7 +303,7 @@ async fn a_run_that_broke_before_it_was_driven_says_why_and_can_be_resumed() {
     // A run that ended by rule keeps its outcome.
     fs::remove_file(&log).unwrap();
     fs::create_dir(&log).unwrap();
-    place.run(&["resume"]).expect(1, &["events.jsonl"]);
+    place.run(&["resume"]).expect(1, &["network.jsonl"]);
     assert_eq!(place.status()["state"], "done");
 }
 

@@ -92,6 +92,9 @@ impl Check<'_> {
         for event in &self.played.events {
             match &event.kind {
                 EventKind::Waiting { .. } => waits += 1,
+                EventKind::CiFailed { checks, .. } => {
+                    let _ = writeln!(warnings, "CI failed: {}", checks.join(", "));
+                }
                 EventKind::Warning { message } => {
                     let _ = writeln!(warnings, "{message}");
                 }

@@ -16,6 +16,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 const MAX_FAILURES: u32 = 3;
 /// The bytes that must stay free for others on the disk of the engine.
 const RESERVE: u64 = 512 << 20;
+/// Of a small disk, at most this fraction must stay free.
+const RESERVE_FRACTION: u64 = 10;
 
 /// Prints the line of `df` for the directory $1 and, with a second argument, its size in kilobytes. The agent can hide files
 /// from itself, and so from `du`: what is free counts all of them.
@@ -58,8 +60,8 @@ async fn problem(container: &ContainerCommands, limit: Option<u64>) -> Result<Op
     let wanted = if limit.is_some() { "size" } else { "" };
     let measured = container.script_output(MEASURE, &[ROOT, wanted]).await?;
     let invalid = || EngineError::invalid_response("the size of a workspace", &measured.output);
-    let (free, size) = parse(&measured.output).ok_or_else(invalid)?;
-    if free < RESERVE {
+    let Measured { disk, free, size } = parse(&measured.output).ok_or_else(invalid)?;
+    if free < RESERVE.min(disk / RESERVE_FRACTION) {
         return Ok(Some(format!(
             "only {} MB are left on the disk of the engine",
             free >> 20
@@ -72,29 +74,50 @@ async fn problem(container: &ContainerCommands, limit: Option<u64>) -> Result<Op
     Ok((size > limit).then(|| excess(size, limit)))
 }
 
-/// The free bytes of the disk, and the size of the directory if it was asked for.
-fn parse(output: &str) -> Option<(u64, Option<u64>)> {
+/// What was measured, in bytes.
+#[derive(Debug, PartialEq, Eq)]
+struct Measured {
+    /// The size of the disk.
+    disk: u64,
+    /// What is free of it.
+    free: u64,
+    /// The size of the workspace, if it was asked for.
+    size: Option<u64>,
+}
+
+fn parse(output: &str) -> Option<Measured> {
     let bytes = |text: &str| text.parse::<u64>().ok().map(|kilobytes| kilobytes << 10);
     let mut lines = output.lines();
-    // The name of the file system may contain blanks.
-    let free = bytes(lines.next()?.split_ascii_whitespace().rev().nth(2)?)?;
+    // The name of the file system may contain blanks. After it: all, used, free, a percentage, the directory.
+    let mut columns = lines.next()?.split_ascii_whitespace().rev().skip(2);
+    let free = bytes(columns.next()?)?;
+    let disk = bytes(columns.nth(1)?)?;
     let size = match lines.next() {
         Some(line) => Some(bytes(line.split_ascii_whitespace().next()?)?),
         None => None,
     };
-    Some((free, size))
+    Some(Measured { disk, free, size })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{Measured, parse};
 
     #[test]
     fn what_df_and_du_print_is_read() {
-        let free = "a disk 102400 2048 100352 3% /workspace\n";
-        assert_eq!(parse(free), Some((100_352 << 10, None)));
-        let both = format!("{free}2048\t/workspace\n");
-        assert_eq!(parse(&both), Some((100_352 << 10, Some(2048 << 10))));
+        let line = "a disk 102400 2048 100352 3% /workspace\n";
+        let measured = |size| {
+            Some(Measured {
+                disk: 102_400 << 10,
+                free: 100_352 << 10,
+                size,
+            })
+        };
+        assert_eq!(parse(line), measured(None));
+        assert_eq!(
+            parse(&format!("{line}2048\t/workspace\n")),
+            measured(Some(2048 << 10))
+        );
         assert_eq!(parse("sh: df: not found\n"), None);
     }
 }
