@@ -164,11 +164,10 @@ pub(super) async fn resume(
 /// Refuses settings that are for the person at the host.
 fn check_settings(request: &NewRunRequest) -> Result<(), Problem> {
     let is_allowed = |key: &&String| {
-        let matches = |allowed: &&str| match allowed.strip_suffix('.') {
-            Some(_) => key.starts_with(allowed),
-            None => key == allowed,
+        let is_named = |allowed: &&str| {
+            key.as_str() == *allowed || (allowed.ends_with('.') && key.starts_with(*allowed))
         };
-        SETTINGS.iter().any(|allowed| matches(&allowed))
+        SETTINGS.iter().any(is_named)
     };
     match request.settings.keys().find(|key| !is_allowed(key)) {
         None => Ok(()),

@@ -159,13 +159,11 @@ pub(super) async fn finish_script(mut exec: ContainerExec) -> Result<ScriptResul
 
 /// The next piece of a script's output; `None` at its end.
 pub(super) async fn next_piece(exec: &mut ContainerExec) -> Result<Option<ExecOutput>, EngineError> {
-    match timeout(SCRIPT_TIMEOUT, exec.next()).await {
-        Ok(piece) => piece.transpose(),
-        Err(_) => {
-            let reason = format!("it printed nothing for {} s", SCRIPT_TIMEOUT.as_secs());
-            Err(EngineError::invalid_response("a script", reason))
-        }
-    }
+    let Ok(piece) = timeout(SCRIPT_TIMEOUT, exec.next()).await else {
+        let reason = format!("it printed nothing for {} s", SCRIPT_TIMEOUT.as_secs());
+        return Err(EngineError::invalid_response("a script", reason));
+    };
+    piece.transpose()
 }
 
 /// The state of a command whose streams are closed. The engine knows the exit code a moment later.
