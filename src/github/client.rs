@@ -274,11 +274,8 @@ impl GitHubClient {
     /// Like [`GitHubClient::begin_push`] for a claim. The limit of an hour does not hold a claim of this process back: if it is
     /// not renewed in time it is lost, and the work with it. A new one fails, since nothing could be done with it.
     pub(super) async fn begin_claim_push(&self, is_new: bool) -> Result<impl Drop + '_, GitHubError> {
-        if is_new {
-            let turn = self.throttle.begin_write(&self.pace).await;
-            return turn.map_err(|pause| self.rate_limited("git", pause));
-        }
-        Ok(self.throttle.begin_urgent_write(&self.pace).await)
+        let turn = self.throttle.begin_claim(&self.pace, is_new).await;
+        turn.map_err(|pause| self.rate_limited("git", pause))
     }
 
     /// The address of a path. GitHub Enterprise has REST at `/api/v3` and GraphQL at `/api/graphql`.

@@ -117,6 +117,18 @@ impl Throttle {
         WriteTurn::begin(self.writes.lock().await, pace).await
     }
 
+    /// One of the two, for a claim.
+    pub(super) async fn begin_claim(
+        &self,
+        pace: &GitHubPace,
+        is_new: bool,
+    ) -> Result<WriteTurn<'_>, Duration> {
+        if is_new {
+            return self.begin_write(pace).await;
+        }
+        Ok(self.begin_urgent_write(pace).await)
+    }
+
     /// Makes all calls wait for this long.
     pub(super) async fn close_for(&self, pause: Duration) {
         let mut closed = self.closed_until.lock().await;
