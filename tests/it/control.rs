@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use ralph::AssemblyReporter;
 use ralph::event::Event;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -260,17 +259,6 @@ fn a_run_that_broke_says_why_and_can_be_resumed() {
     assert_eq!(place.status()["state"], "done");
 }
 
-/// Puts a directory where the audit of the network of a new run will be. The first warning comes when the run was just created.
-struct Saboteur(PathBuf);
-
-impl AssemblyReporter for Saboteur {
-    fn warn(&self, _message: &str) {
-        for run in fs::read_dir(&self.0).into_iter().flatten() {
-            let _ = fs::create_dir(run.unwrap().path().join("network.jsonl"));
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_broke_before_it_was_driven_says_why_and_can_be_resumed() {
     let place = Place::new();
@@ -281,11 +269,12 @@ async fn a_run_that_broke_before_it_was_driven_says_why_and_can_be_resumed() {
     let env = env.map(|(name, value)| (name.to_owned(), value));
     let builder = ralph::Ralph::builder()
         .surroundings(ralph::Surroundings::new(env.into(), place.repo()))
-        .reporter(Saboteur(place.home().join("runs")))
         .script(script([whole_task()]).to_string());
+    // The key is read when the run was just created.
+    let key = place.home().join("evidence-key.pem");
+    fs::create_dir_all(&key).unwrap();
     let error = builder.build().await.unwrap().start().await.err().unwrap();
-    let log = place.run_dir().join("network.jsonl");
-    assert!(error.to_string().contains(&log.display().to_string()), "{error}");
+    assert!(error.to_string().contains(&key.display().to_string()), "{error}");
     let status = place.status();
     assert_eq!(
         (&status["state"], &status["reason"]),
@@ -294,16 +283,16 @@ async fn a_run_that_broke_before_it_was_driven_says_why_and_can_be_resumed() {
 
     place
         .run(&["resume"])
-        .expect(1, &["network.jsonl", "ralph resume"]);
+        .expect(2, &["evidence-key.pem", "hint: check that the file exists"]);
     assert_eq!(place.status()["state"], "broken");
-    fs::remove_dir(&log).unwrap();
+    fs::remove_dir(&key).unwrap();
     place.run(&["resume"]).expect(0, &["done: "]);
     assert_eq!(place.status()["state"], "done");
 
     // A run that ended by rule keeps its outcome.
-    fs::remove_file(&log).unwrap();
-    fs::create_dir(&log).unwrap();
-    place.run(&["resume"]).expect(1, &["network.jsonl"]);
+    fs::remove_file(&key).unwrap();
+    fs::create_dir(&key).unwrap();
+    place.run(&["resume"]).expect(2, &["evidence-key.pem"]);
     assert_eq!(place.status()["state"], "done");
 }
 
