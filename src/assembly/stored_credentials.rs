@@ -44,7 +44,7 @@ pub(crate) async fn credential_statuses(
     Ok(statuses)
 }
 
-/// Stores a credential in the keychain, or in a file where there is none.
+/// Stores a credential in the keychain, or in a file on a host without a keychain.
 pub(crate) async fn store_credential(
     context: &AssemblyContext,
     name: &str,

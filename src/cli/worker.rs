@@ -18,7 +18,7 @@ use super::{CliError, CliExit, CliResult, Context, configuration};
 /// person, and after a first SIGTERM or Ctrl-C, which ends the iterations and gives the runs back.
 #[derive(Debug, clap::Args)]
 pub(super) struct WorkerArgs {
-    /// End after one run, or at once if there is none
+    /// End after one run, or at once if no run can be claimed
     #[arg(long)]
     once: bool,
     /// End when there is no run left to claim

@@ -24,7 +24,7 @@ pub struct StateRef {
 }
 
 impl StateRef {
-    /// Reads the newest checkpoint. `None` if there is none.
+    /// Reads the newest checkpoint. `None` if the run has no checkpoint.
     pub async fn read(checkpoints: &Checkpoints) -> Result<Option<Self>, RunError> {
         let Some(checkpoint) = checkpoints.load().await? else {
             return Ok(None);

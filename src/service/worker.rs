@@ -21,7 +21,7 @@ use super::poller::NewBuilder;
 /// When a worker ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerEnd {
-    /// After one run, or if there is none for it.
+    /// After one run, or if it can claim no run.
     Once,
     /// When there is no run for it.
     Drain,
