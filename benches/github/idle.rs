@@ -9,6 +9,8 @@ use super::figure::{Figure, Target};
 use super::stage::{Stage, figure_of, let_work, most_in_a_minute, specification, wait_for};
 
 const ISSUES: usize = 100;
+/// A full page of issues, and the one after it, which is empty.
+const PAGES: usize = 2;
 const TIME: Duration = Duration::from_secs(180);
 /// How often it looks at them in that time, at least.
 const LOOKS: usize = 5;
@@ -22,14 +24,15 @@ pub(crate) fn measure() -> Fallible<Vec<Figure>> {
     }
     let mut poller = stage.poll(&json!({"iterations": []}), &["--interval", "30"])?;
     // The first look has ended when the second one begins: it also reads the claims and the pull requests.
-    wait_for(&mut poller, || stage.looks(1).len() > 1)?;
+    wait_for(&mut poller, || stage.looks(PAGES).len() > 1)?;
     let at_first = stage.requests().len();
     let_work(&mut poller, TIME)?;
     drop(poller);
     let requests = stage.requests();
     let (first, later) = requests.split_at(at_first);
-    if later.len() < LOOKS {
-        return Err(format!("only {} looks at the issues in {} s", later.len(), TIME.as_secs()).into());
+    let looks = stage.looks(PAGES).len();
+    if looks < LOOKS {
+        return Err(format!("only {looks} looks at the issues in {} s", TIME.as_secs()).into());
     }
     let counted: Vec<Instant> = later
         .iter()
@@ -37,6 +40,12 @@ pub(crate) fn measure() -> Fallible<Vec<Figure>> {
         .map(|request| request.began)
         .collect();
     let all: Vec<Instant> = later.iter().map(|request| request.began).collect();
+    for request in later.iter().filter(|request| request.counted) {
+        println!(
+            "  counted: {} {} {}",
+            request.method, request.path, request.status
+        );
+    }
     println!(
         "idle: {} s with {ISSUES} issues: {} requests after the first look, {} of them counted; {} in the first look",
         TIME.as_secs(),

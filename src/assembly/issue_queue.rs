@@ -20,7 +20,7 @@ use crate::task::{SpecIssue, render_ticks};
 use super::configuration::{GivenSettings, load_of_run};
 use super::control::RunControl;
 use super::issue::{ClaimedIssue, attention};
-use super::issue_task::{IssueTask, make_task, unfinished_run};
+use super::issue_task::{IssueTask, is_run_of, make_task, unfinished_run};
 use super::{AssemblyContext, AssemblyError, AssemblyErrorKind, forge};
 
 /// The issues of one repository on GitHub, and this process's claims on them.
@@ -93,7 +93,7 @@ impl IssueQueue {
 
     /// Changes the base of pull requests whose base is merged, before its branch is deleted. Returns what was done, for people.
     pub(crate) async fn retarget_stacked(&self) -> Result<Vec<StackChange>, AssemblyError> {
-        let changes = self.forge.retarget_stacked().await;
+        let changes = self.forge.retarget_stacked(&self.claims).await;
         changes.map_err(|error| {
             AssemblyError::from_error(AssemblyErrorKind::Runtime, &error).with_hint_of(error.hint())
         })
@@ -102,14 +102,19 @@ impl IssueQueue {
     /// Claims the issue of a run on this host that is done, if reviewers of its pull request ask for something. The run goes on
     /// with that, also if an earlier process was stopped meanwhile.
     pub(crate) async fn claim_reviewed(
-        &self,
+        self: &Arc<Self>,
         run: &RunId,
     ) -> Result<Option<Arc<ClaimedIssue>>, AssemblyError> {
         let run = match self.context.surroundings.runs()?.open(run) {
-            Ok(run) if run.facts().issue.is_some() && run.holder()?.is_none() => run,
+            Ok(run) if run.holder()?.is_none() => run,
             // Another process works on it.
             Ok(_) | Err(StateError::NoSuchRun { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
+        };
+        // Anyone who can push can write the marker of another run into a pull request.
+        let issue = run.facts().issue;
+        let Some(issue) = issue.filter(|issue| is_run_of(&run, &self.url, *issue)) else {
+            return Ok(None);
         };
         let lines = run.journal()?;
         if !is_done(&lines) && !is_in_review(&lines) {
@@ -120,7 +125,7 @@ impl IssueQueue {
         if !news.is_due {
             return Ok(None);
         }
-        Self::claim_of_run(&self.context, self.given.clone(), &run).await
+        self.claim_resumed(&run, issue).await.map(Some)
     }
 
     /// The issues that an issue waits for. An issue that is not a specification waits for nothing: its claim says why.
@@ -199,22 +204,31 @@ impl IssueQueue {
             return Ok(None);
         }
         let queue = Self::open_at(context, &config, given, &run.facts().repository).await?;
-        let claim = queue.claim_now(number, run.facts().id.clone()).await?;
-        let issue = match queue.issues.get(number).await {
+        queue.claim_resumed(run, number).await.map(Some)
+    }
+
+    /// Claims an issue for its run, which goes on.
+    async fn claim_resumed(
+        self: &Arc<Self>,
+        run: &RunDir,
+        number: u64,
+    ) -> Result<Arc<ClaimedIssue>, AssemblyError> {
+        let claim = self.claim_now(number, run.facts().id.clone()).await?;
+        let issue = match self.issues.get(number).await {
             Ok(issue) => issue,
             Err(error) => {
-                queue.claims.release(claim).await?;
+                self.claims.release(claim).await?;
                 return Err(error.into());
             }
         };
         let status = Some(IssueStatus::InProgress);
-        queue.issues.set_status(number, status).await?;
+        self.issues.set_status(number, status).await?;
         let prepared = PreparedIssue {
             issue,
             task: IssueWork::Resume(Box::new(run.clone())),
             is_review: is_in_review(&run.journal()?) || is_done(&run.journal()?),
         };
-        Ok(Some(Arc::new(ClaimedIssue::new(queue.clone(), claim, prepared))))
+        Ok(Arc::new(ClaimedIssue::new(self.clone(), claim, prepared)))
     }
 
     /// The run of an issue on this host that was done, and whose work on a review was interrupted.

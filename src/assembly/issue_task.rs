@@ -128,12 +128,7 @@ pub(super) fn unfinished_run(
     issue: u64,
 ) -> Result<Option<RunDir>, AssemblyError> {
     let runs = context.surroundings.runs()?.list()?;
-    let is_of_issue = |run: &&RunDir| {
-        let task = Task::parse(&run.facts().task);
-        run.facts().issue == Some(issue)
-            && task.is_ok_and(|task| task.frontmatter.repo_url.as_deref() == Some(url))
-    };
-    let Some(run) = runs.iter().rev().find(is_of_issue) else {
+    let Some(run) = runs.iter().rev().find(|run| is_run_of(run, url, issue)) else {
         return Ok(None);
     };
     let failed = RunOutcomeKind::Failed;
@@ -143,4 +138,11 @@ pub(super) fn unfinished_run(
     let is_over = is_done(&lines) || since_done(&lines).iter().any(has_failed);
     let can_go_on = run.holder()?.is_none() && !is_over;
     Ok(can_go_on.then(|| run.clone()))
+}
+
+/// Whether a run works on this issue of the repository at this address.
+pub(super) fn is_run_of(run: &RunDir, url: &str, issue: u64) -> bool {
+    let task = Task::parse(&run.facts().task);
+    run.facts().issue == Some(issue)
+        && task.is_ok_and(|task| task.frontmatter.repo_url.as_deref() == Some(url))
 }

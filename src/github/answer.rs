@@ -29,24 +29,27 @@ impl CallFailure {
     }
 }
 
-pub(super) fn rate_limit(
-    status: StatusCode,
-    headers: &HeaderMap,
-    text: &str,
-    now: Timestamp,
-) -> Option<CallFailure> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
-    let pause = |seconds: u64| Duration::from_secs(seconds.clamp(1, MAX_PAUSE));
-    if let Some(seconds) = number(RETRY_AFTER.as_str()) {
-        return Some(CallFailure::Limited(Some(pause(seconds))));
-    }
-    if number("x-ratelimit-remaining") == Some(0) {
-        let reset = number("x-ratelimit-reset").and_then(|second| i64::try_from(second).ok());
-        let left = reset.map(|second| second.saturating_sub(now.as_second()).max(1).unsigned_abs());
-        return Some(CallFailure::Limited(left.map(pause)));
-    }
-    let is_limit = status == StatusCode::TOO_MANY_REQUESTS || text.to_lowercase().contains("rate limit");
-    is_limit.then_some(CallFailure::Limited(None))
+/// Whether a refusal is a rate limit. GitHub uses 403 for missing permissions too.
+pub(super) fn is_rate_limit(status: StatusCode, headers: &HeaderMap, text: &str) -> bool {
+    let is_limit = headers.contains_key(RETRY_AFTER)
+        || number(headers, "x-ratelimit-remaining") == Some(0)
+        || text.to_lowercase().contains("rate limit");
+    status == StatusCode::TOO_MANY_REQUESTS || (status == StatusCode::FORBIDDEN && is_limit)
+}
+
+/// The pause that the headers of a rate limit ask for. Secondary limits often name none.
+pub(super) fn asked_pause(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let of_primary = || {
+        number(headers, "x-ratelimit-remaining").filter(|remaining| *remaining == 0)?;
+        let reset = i64::try_from(number(headers, "x-ratelimit-reset")?).ok()?;
+        Some(reset.saturating_sub(now.as_second()).max(1).unsigned_abs())
+    };
+    let seconds = number(headers, RETRY_AFTER.as_str()).or_else(of_primary)?;
+    Some(Duration::from_secs(seconds.clamp(1, MAX_PAUSE)))
+}
+
+fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
 }
 
 pub(super) async fn read<T: DeserializeOwned>(call: &str, response: Response) -> Result<T, GitHubError> {
@@ -122,17 +125,11 @@ mod tests {
         #[case] expected: &str,
     ) {
         let status = StatusCode::from_u16(status).unwrap();
-        let found = rate_limit(
-            status,
-            &headers(pairs),
-            text,
-            Timestamp::from_second(1000).unwrap(),
-        );
-        let found = match found {
-            Some(CallFailure::Limited(Some(pause))) => format!("{} s", pause.as_secs()),
-            Some(CallFailure::Limited(None)) => "some time".to_owned(),
-            Some(CallFailure::Failed(error)) => error.to_string(),
-            None => "no limit".to_owned(),
+        let (headers, now) = (headers(pairs), Timestamp::from_second(1000).unwrap());
+        let found = match (is_rate_limit(status, &headers, text), asked_pause(&headers, now)) {
+            (true, Some(pause)) => format!("{} s", pause.as_secs()),
+            (true, None) => "some time".to_owned(),
+            (false, _) => "no limit".to_owned(),
         };
         assert_eq!(found, expected);
     }

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::error::GitHubError;
 use super::forge::GitHubForge;
+use super::retry::RemoteRetry;
 use crate::id::ObjectId;
 use crate::scm::{RefMove, ScmError, ScratchRepository};
 
@@ -70,7 +71,6 @@ impl ClaimPushes {
 
     /// Pushes all moves that wait.
     async fn push_waiting(&self) -> Result<(), GitHubError> {
-        let remote = self.forge.remote().await?;
         let scratch = ScratchRepository::create(&self.forge.repository)?;
         let batch = self.take_waiting();
         if batch.is_empty() {
@@ -88,12 +88,30 @@ impl ClaimPushes {
                 to,
             });
         }
-        let results = scratch.repository.move_refs(&remote, &moves).await?;
+        let results = self.move_refs(&scratch, &moves).await?;
         for ((waiting, moved), result) in batch.into_iter().zip(moves).zip(results) {
             // The receiver may be gone.
             let _ = waiting.done.send(result.map(|()| moved.to));
         }
         Ok(())
+    }
+
+    /// Moves refs, again after a rate limit or with another token.
+    async fn move_refs(
+        &self,
+        scratch: &ScratchRepository,
+        moves: &[RefMove],
+    ) -> Result<Vec<Result<(), ScmError>>, GitHubError> {
+        let mut retry = RemoteRetry::new(&self.forge.client);
+        loop {
+            let remote = self.forge.remote().await?;
+            let results = scratch.repository.move_refs(&remote, moves).await?;
+            // A refused request has the same result for each ref.
+            match results.first() {
+                Some(Err(error)) if retry.prepare(&remote, error).await? => {}
+                _ => return Ok(results),
+            }
+        }
     }
 
     /// Takes the first move of each ref. A push cannot have two of one ref.

@@ -1,7 +1,7 @@
 //! Claims on issues: which process works on an issue, decided by git refs that are pushed by compare-and-swap.
 //!
 //! A claim is a ref `refs/ralph/claims/<issue>` to a commit whose message says who has it and until when. Creating the ref
-//! wins. Each push names the commit that it replaces or deletes, and GitHub refuses it if the ref is elsewhere. So a process
+//! wins. Each push names the commit that it replaces or deletes, and GitHub refuses it if the ref is at another one. So a process
 //! whose claim was taken over can neither renew nor delete it.
 
 use std::sync::Arc;
@@ -81,15 +81,15 @@ pub enum ClaimAttempt {
 }
 
 /// Why the ref of a claim was not moved.
-enum Unmoved {
-    /// It is elsewhere: at this claim, or nowhere.
-    Elsewhere(Option<Claim>),
-    /// It may be moved by now, or can be with another try.
+enum MoveFailure {
+    /// It is not at the expected commit, but at this claim, or it does not exist.
+    Conflict(Option<Claim>),
+    /// It is unknown whether it was moved. Another attempt finds out.
     Unknown(GitHubError),
     Failed(GitHubError),
 }
 
-impl From<GitHubError> for Unmoved {
+impl From<GitHubError> for MoveFailure {
     fn from(error: GitHubError) -> Self {
         Self::Failed(error)
     }
@@ -163,8 +163,7 @@ impl Claims {
     /// Claims an issue for a run, or says who has it. A claim that has ended is taken over.
     pub async fn claim(&self, issue: u64, run: Option<RunId>) -> Result<ClaimAttempt, GitHubError> {
         let mut held: Option<Claim> = None;
-        let mut tries = 0;
-        loop {
+        for tries in 0..=TRIES {
             let epoch = held
                 .as_ref()
                 .map_or(1, |held| held.record.epoch.saturating_add(1));
@@ -177,7 +176,7 @@ impl Claims {
                 }
                 // The owner is random, so a claim of this name was made here, and its answer was lost. One that has ended is
                 // taken over like any other: another process may do so too.
-                Err(Unmoved::Elsewhere(Some(found)))
+                Err(MoveFailure::Conflict(Some(found)))
                     if found.record.owner == self.owner && !self.has_ended(&found.record) =>
                 {
                     let taken_from = held.map(|held| held.record);
@@ -185,15 +184,15 @@ impl Claims {
                     self.confirm(&mut won).await?;
                     return Ok(ClaimAttempt::Won(won));
                 }
-                Err(Unmoved::Elsewhere(Some(found))) if !self.has_ended(&found.record) => {
+                Err(MoveFailure::Conflict(Some(found))) if !self.has_ended(&found.record) => {
                     return Ok(ClaimAttempt::Held(found.record));
                 }
-                Ok(found) | Err(Unmoved::Elsewhere(found)) => held = found,
-                Err(Unmoved::Unknown(_)) if tries < TRIES => self.pause(tries).await,
-                Err(Unmoved::Unknown(error) | Unmoved::Failed(error)) => return Err(error),
+                Ok(found) | Err(MoveFailure::Conflict(found)) => held = found,
+                Err(MoveFailure::Unknown(_)) if tries < TRIES => self.pause(tries).await,
+                Err(MoveFailure::Unknown(error) | MoveFailure::Failed(error)) => return Err(error),
             }
-            tries += 1;
         }
+        Err(GitHubError::ClaimContested { issue })
     }
 
     /// Makes sure that this process has a claim, for another half of its lease at least: it is renewed if less is left. Fails
@@ -238,8 +237,7 @@ impl Claims {
         claim: &mut Claim,
         new: impl Fn(u64) -> Option<ClaimRecord>,
     ) -> Result<(), GitHubError> {
-        let mut tries = 0;
-        loop {
+        for tries in 0..=TRIES {
             let record = new(claim.record.epoch);
             match self
                 .move_ref(claim.issue, Some(&claim.commit), record, false)
@@ -251,20 +249,20 @@ impl Claims {
                     return Ok(());
                 }
                 // A renewal of this process whose answer was lost.
-                Err(Unmoved::Elsewhere(Some(found))) if found.record.owner == self.owner => {
+                Err(MoveFailure::Conflict(Some(found))) if found.record.owner == self.owner => {
                     (claim.record, claim.commit) = (found.record, found.commit);
                 }
-                Err(Unmoved::Elsewhere(found)) => {
+                Err(MoveFailure::Conflict(found)) => {
                     return Err(GitHubError::ClaimLost {
                         issue: claim.issue,
                         owner: found.map(|found| found.record.owner),
                     });
                 }
-                Err(Unmoved::Unknown(_)) if tries < TRIES => self.pause(tries).await,
-                Err(Unmoved::Unknown(error) | Unmoved::Failed(error)) => return Err(error),
+                Err(MoveFailure::Unknown(_)) if tries < TRIES => self.pause(tries).await,
+                Err(MoveFailure::Unknown(error) | MoveFailure::Failed(error)) => return Err(error),
             }
-            tries += 1;
         }
+        Err(GitHubError::ClaimContested { issue: claim.issue })
     }
 
     /// Moves the ref of a claim, if it is at `from`. Returns the claim that it is at then.
@@ -274,7 +272,7 @@ impl Claims {
         from: Option<&ObjectId>,
         record: Option<ClaimRecord>,
         is_new: bool,
-    ) -> Result<Option<Claim>, Unmoved> {
+    ) -> Result<Option<Claim>, MoveFailure> {
         let message = record.as_ref().map(|record| json!(record).to_string());
         let change = ClaimMove {
             name: format!("{REFS}{issue}"),
@@ -292,18 +290,18 @@ impl Claims {
                 }));
             }
             Err(GitHubError::Push(ScmError::RefMoved { found, .. })) => found,
-            Err(GitHubError::Push(error)) if retry::may_pass(&error) => {
-                return Err(Unmoved::Unknown(error.into()));
+            Err(GitHubError::Push(error)) if retry::is_transient(&error) => {
+                return Err(MoveFailure::Unknown(error.into()));
             }
             Err(error) => return Err(error.into()),
         };
         let Some(commit) = found else {
-            return Err(Unmoved::Elsewhere(None));
+            return Err(MoveFailure::Conflict(None));
         };
         match self.read(issue, commit).await {
-            Ok(claim) => Err(Unmoved::Elsewhere(Some(claim))),
+            Ok(claim) => Err(MoveFailure::Conflict(Some(claim))),
             // The API may lack for some seconds what was just pushed.
-            Err(error) if error.status() == Some(404) => Err(Unmoved::Unknown(error)),
+            Err(error) if error.status() == Some(404) => Err(MoveFailure::Unknown(error)),
             Err(error) => Err(error.into()),
         }
     }

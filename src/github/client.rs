@@ -13,13 +13,13 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{Mutex, OnceCell};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use super::answer::{CallFailure, error_message, has_next_page, rate_limit, read};
+use super::answer::{CallFailure, asked_pause, error_message, has_next_page, is_rate_limit, read};
 use super::credential::{GitHubApp, GitHubCredential};
 use super::error::GitHubError;
 use super::kept::KeptAnswer;
-use super::pace::{GitHubPace, Throttle};
+use super::pace::{GitHubPace, LimitWaits, Throttle};
 use crate::clock::Clock;
 use crate::id::RepositoryName;
 use crate::secret::{Redactor, Secret};
@@ -252,6 +252,17 @@ impl GitHubClient {
         waited.map_err(|pause| self.rate_limited("git", pause))
     }
 
+    /// Makes all calls wait after a rate limit. Fails if the pause is longer than the caller may wait.
+    pub(super) async fn begin_pause(
+        &self,
+        waits: &mut LimitWaits,
+        call: &str,
+        asked: Option<Duration>,
+    ) -> Result<(), GitHubError> {
+        let begun = waits.close(&self.throttle, &self.pace, asked).await;
+        begun.map_err(|pause| self.rate_limited(call, pause))
+    }
+
     fn rate_limited(&self, call: &str, pause: Duration) -> GitHubError {
         let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
         let now = self.clock.now();
@@ -365,15 +376,11 @@ impl<'c> GitHubCall<'c> {
     /// Sends the call as the App with this JWT, else with a token, again after rate limits and failures that may pass.
     async fn send_as(&self, jwt: Option<&Secret>) -> Result<Response, GitHubError> {
         let client = self.client;
-        let (started, mut failed, mut limited) = (Instant::now(), 0, 0);
+        let (mut waits, mut failed) = (LimitWaits::begin(), 0);
         let mut has_replaced_token = false;
         loop {
-            let left = client.pace.longest_wait.saturating_sub(started.elapsed());
-            client
-                .throttle
-                .wait(left)
-                .await
-                .map_err(|pause| self.rate_limited(pause))?;
+            let waited = client.throttle.wait(waits.left(&client.pace)).await;
+            waited.map_err(|pause| self.rate_limited(pause))?;
             // Asked for each time: a token of an App may expire while a call waits.
             let answer = if let Some(jwt) = jwt {
                 self.send_once(jwt, false).await
@@ -393,13 +400,7 @@ impl<'c> GitHubCall<'c> {
             let pause = match answer {
                 Ok(response) => return Ok(response),
                 Err(CallFailure::Limited(asked)) => {
-                    let doubled = client.pace.secondary_pause.saturating_mul(1 << limited.min(8));
-                    limited += 1;
-                    let pause = asked.unwrap_or(doubled);
-                    client.throttle.close_for(pause).await;
-                    if started.elapsed() + pause > client.pace.longest_wait {
-                        return Err(self.rate_limited(pause));
-                    }
+                    client.begin_pause(&mut waits, &self.name, asked).await?;
                     continue;
                 }
                 Err(CallFailure::Failed(error)) => {
@@ -474,13 +475,11 @@ impl<'c> GitHubCall<'c> {
         }
     }
 
-    /// A rate limit, or another refusal. GitHub uses 403 for both; the body and the headers show which it is.
     async fn refusal(&self, response: Response) -> CallFailure {
         let (status, headers) = (response.status(), response.headers().clone());
         let text = response.text().await.unwrap_or_default();
-        let may_be_limit = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
-        if may_be_limit && let Some(limit) = rate_limit(status, &headers, &text, self.client.clock.now()) {
-            return limit;
+        if is_rate_limit(status, &headers, &text) {
+            return CallFailure::Limited(asked_pause(&headers, self.client.now()));
         }
         let needed = headers.get("x-accepted-github-permissions");
         CallFailure::Failed(GitHubError::Refused {

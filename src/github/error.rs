@@ -58,6 +58,12 @@ pub enum GitHubError {
     /// A push failed.
     #[error(transparent)]
     Push(#[from] ScmError),
+    /// The ref of a claim was moved each time before this process could.
+    #[error("the claim on issue #{issue} changed with each attempt to get it")]
+    ClaimContested {
+        /// The number of the issue.
+        issue: u64,
+    },
     /// Another process has taken a claim over, or a person has deleted it.
     #[error("the claim on issue #{issue} was lost to {}", owner.as_deref().unwrap_or("a person who deleted it"))]
     ClaimLost {
@@ -98,6 +104,7 @@ impl GitHubError {
             | Self::AppKey(_)
             | Self::GraphQl { .. }
             | Self::Push(_)
+            | Self::ClaimContested { .. }
             | Self::ClaimLost { .. } => false,
         }
     }
@@ -135,6 +142,7 @@ impl GitHubError {
                 "set `GITHUB_APP_PRIVATE_KEY_PEM` to the whole file that GitHub gave you, from BEGIN to END".to_owned(),
             ),
             Self::RateLimited { .. } => Some("resume the run then; other programs may use the same account".to_owned()),
+            Self::ClaimContested { .. } => Some("other processes want the same issue; try again in a minute".to_owned()),
             Self::ClaimLost { .. } => Some("the work of this process is not pushed any more; the other one goes on".to_owned()),
             Self::Push(ScmError::Git { stderr, .. }) if stderr.contains("returned error: 403") => {
                 Some("give the token or the App the permission `contents: write` for this repository".to_owned())

@@ -10,6 +10,7 @@ use super::ci;
 use super::client::GitHubClient;
 use super::error::GitHubError;
 use super::pulls::{Pulls, query_value};
+use super::retry::RemoteRetry;
 use super::reviews::Reviews;
 use super::stacks::BaseChange;
 use super::wire::{BranchRule, BranchTip, Pull, PullState, RepositoryInfo};
@@ -98,18 +99,20 @@ impl GitHubForge {
         Ok(remote)
     }
 
-    /// Does something at the remote, once more with another token if GitHub has ended that of an App early. A request with a
-    /// refused token has no effect.
+    /// Does something at the remote: again after a rate limit, and once more with another token if GitHub has ended that of an
+    /// App early. A request that was refused for one of these had no effect.
     pub(super) async fn at_remote<T, F>(&self, act: impl Fn(Remote) -> F) -> Result<T, ForgeError>
     where
         F: Future<Output = Result<T, ForgeError>>,
     {
-        let remote = self.remote().await?;
-        let done = act(remote.clone()).await;
-        if done.as_ref().is_err_and(is_refused_token) && self.client.replace_token(&remote.token).await {
-            return act(self.remote().await?).await;
+        let mut retry = RemoteRetry::new(&self.client);
+        loop {
+            let remote = self.remote().await?;
+            match act(remote.clone()).await {
+                Err(ForgeError::Scm(error)) if retry.prepare(&remote, &error).await? => {}
+                done => return done,
+            }
         }
-        done
     }
 
     /// Pushes the commit. A branch that is not where this run left it has commits of a person: it is not changed.
@@ -398,22 +401,6 @@ impl From<GitHubError> for ForgeError {
             source: Box::new(error),
         }
     }
-}
-
-/// Whether git failed because the server did not accept the token. It then wants to ask a person for another one.
-fn is_refused_token(error: &ForgeError) -> bool {
-    const SIGNS: [&str; 3] = [
-        "authentication failed",
-        "could not read username",
-        "returned error: 401",
-    ];
-    let message = match error {
-        ForgeError::Scm(ScmError::Git { stderr, .. }) => stderr,
-        ForgeError::Scm(ScmError::PushRefused { reason, .. }) => reason,
-        _ => return false,
-    };
-    let message = message.to_lowercase();
-    SIGNS.iter().any(|sign| message.contains(sign))
 }
 
 fn not_possible(reason: String, hint: &str) -> ForgeError {

@@ -7,19 +7,28 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::MAX_MESSAGE;
+use super::answer::{MAX_MESSAGE, asked_pause, read};
 use super::client::{GitHubCall, GitHubClient, MAX_PAGES, too_many_pages};
 use super::error::GitHubError;
+use super::pace::LimitWaits;
 use crate::id::RepositoryName;
 
 const READY: &str = "mutation($id: ID!) { markPullRequestReadyForReview(input: {pullRequestId: $id}) { pullRequest { id } } }";
 
-/// The first comment names a thread, as in REST. Its `databaseId` is too small for the numbers that GitHub has today.
-const THREADS: &str = "query($owner: String!, $name: String!, $number: Int!, $after: String) { \
-    repository(owner: $owner, name: $name) { pullRequest(number: $number) { \
-    reviewThreads(first: 100, after: $after) { \
-    nodes { isResolved comments(first: 1) { nodes { fullDatabaseId } } } \
-    pageInfo { hasNextPage endCursor } } } } }";
+/// The fields with the number that a comment has in REST. The second one is too small for the numbers of today's GitHub, but
+/// old servers do not know the first.
+const COMMENT_NUMBERS: [&str; 2] = ["fullDatabaseId", "databaseId"];
+
+/// A page of threads. The first comment names a thread, as in REST.
+fn threads_query(comment_number: &str) -> String {
+    format!(
+        "query($owner: String!, $name: String!, $number: Int!, $after: String) {{ \
+         repository(owner: $owner, name: $name) {{ pullRequest(number: $number) {{ \
+         reviewThreads(first: 100, after: $after) {{ \
+         nodes {{ isResolved comments(first: 1) {{ nodes {{ number: {comment_number} }} }} }} \
+         pageInfo {{ hasNextPage endCursor }} }} }} }} }}"
+    )
+}
 
 /// A page of threads.
 #[derive(Deserialize)]
@@ -49,22 +58,18 @@ struct ThreadComments {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct ThreadComment {
-    /// A number as text. `None` for a comment that was just deleted.
-    full_database_id: Option<String>,
+    /// A number, which the newer field has as text. Null for a comment that was just deleted.
+    number: Value,
 }
 
 impl Thread {
     /// The number of its first comment.
     fn id(&self) -> Option<u64> {
-        self.comments
-            .nodes
-            .first()?
-            .full_database_id
-            .as_ref()?
-            .parse()
-            .ok()
+        let number = &self.comments.nodes.first()?.number;
+        number
+            .as_u64()
+            .or_else(|| number.as_str().and_then(|text| text.parse().ok()))
     }
 }
 
@@ -85,7 +90,29 @@ impl GitHubClient {
     ) -> Result<(), GitHubError> {
         let body = json!({"query": query, "variables": variables});
         let call = GitHubCall::new(self, Method::POST, "graphql").body(body);
-        data(operation, call.repeatable().json().await?).map(drop)
+        self.query(operation, &call.repeatable()).await.map(drop)
+    }
+
+    /// The data of an answer. GraphQL refuses with status 200, also because of a rate limit.
+    async fn query(&self, operation: &'static str, call: &GitHubCall<'_>) -> Result<Value, GitHubError> {
+        let mut waits = LimitWaits::begin();
+        loop {
+            let response = call.send().await?;
+            let pause = asked_pause(response.headers(), self.now());
+            let mut answer: Value = read(&call.name, response).await?;
+            let error = &answer["errors"][0];
+            let Some(message) = error["message"].as_str() else {
+                return Ok(answer["data"].take());
+            };
+            let is_limit = error["type"] == "RATE_LIMITED" || message.to_lowercase().contains("rate limit");
+            if !is_limit {
+                return Err(GitHubError::GraphQl {
+                    operation,
+                    message: message.chars().take(MAX_MESSAGE).collect(),
+                });
+            }
+            self.begin_pause(&mut waits, &call.name, pause).await?;
+        }
     }
 
     /// The resolved threads of a pull request, each by the number of its first comment.
@@ -94,14 +121,30 @@ impl GitHubClient {
         repository: &RepositoryName,
         number: u64,
     ) -> Result<BTreeSet<u64>, GitHubError> {
+        let [newer, older] = COMMENT_NUMBERS;
+        match self.resolved_threads_by(newer, repository, number).await {
+            Err(GitHubError::GraphQl { message, .. }) if message.contains(newer) => {
+                self.resolved_threads_by(older, repository, number).await
+            }
+            resolved => resolved,
+        }
+    }
+
+    async fn resolved_threads_by(
+        &self,
+        comment_number: &str,
+        repository: &RepositoryName,
+        number: u64,
+    ) -> Result<BTreeSet<u64>, GitHubError> {
+        let query = threads_query(comment_number);
         let (owner, name) = repository.as_str().split_once('/').unwrap_or_default();
         let mut resolved = BTreeSet::new();
         let mut after = None;
         for _ in 0..MAX_PAGES {
             let variables = json!({"owner": owner, "name": name, "number": number, "after": after});
-            let body = json!({"query": THREADS, "variables": variables});
+            let body = json!({"query": query, "variables": variables});
             let call = GitHubCall::new(self, Method::POST, "graphql").body(body);
-            let mut data = data("reviewThreads", call.reading().json().await?)?;
+            let mut data = self.query("reviewThreads", &call.reading()).await?;
             let page = data["repository"]["pullRequest"]["reviewThreads"].take();
             let page: ThreadPage = serde_json::from_value(page).map_err(|error| GitHubError::Response {
                 call: "POST /graphql".to_owned(),
@@ -115,16 +158,5 @@ impl GitHubClient {
             after = page.page_info.end_cursor;
         }
         Err(too_many_pages("graphql"))
-    }
-}
-
-/// The data of an answer. GraphQL refuses with status 200.
-fn data(operation: &'static str, mut answer: Value) -> Result<Value, GitHubError> {
-    match answer["errors"][0]["message"].as_str() {
-        Some(message) => Err(GitHubError::GraphQl {
-            operation,
-            message: message.chars().take(MAX_MESSAGE).collect(),
-        }),
-        None => Ok(answer["data"].take()),
     }
 }

@@ -48,7 +48,7 @@ impl Issues {
             body: Some(edit(issue.body())).filter(|body| body != issue.body()),
             issue: &issue,
         };
-        match self.change_at_once(&change).await {
+        match self.change_with_one_call(&change).await {
             // One by one, the errors name the permission.
             Ok(false) | Err(GitHubError::GraphQl { .. }) => self.change_one_by_one(&change).await,
             changed => changed.map(drop),
@@ -57,7 +57,7 @@ impl Issues {
 
     /// Makes several changes with one call of GraphQL. `false` if that is not possible: the label does not exist yet, or there
     /// are not several.
-    async fn change_at_once(&self, change: &IssueChange<'_>) -> Result<bool, GitHubError> {
+    async fn change_with_one_call(&self, change: &IssueChange<'_>) -> Result<bool, GitHubError> {
         let parts =
             change.removed.len() + usize::from(change.added.is_some()) + usize::from(change.body.is_some());
         if parts < 2 || change.issue.node_id.is_empty() {

@@ -22,7 +22,7 @@ impl GitHubForge {
                 return Ok(());
             };
             tries += 1;
-            if tries == TRIES || !may_pass(&error) {
+            if tries == TRIES || !is_transient(&error) {
                 return Err(error);
             }
             let longest = self.client.pace().first_pause.max(Duration::from_millis(50)) * tries;
@@ -47,10 +47,10 @@ impl GitHubForge {
 }
 
 /// Whether another attempt may succeed.
-fn may_pass(error: &ForgeError) -> bool {
+fn is_transient(error: &ForgeError) -> bool {
     match error {
         ForgeError::Scm(ScmError::RefMoved { .. }) => true,
-        ForgeError::Scm(error) => retry::may_pass(error),
+        ForgeError::Scm(error) => retry::is_transient(error),
         _ => false,
     }
 }

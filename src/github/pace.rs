@@ -137,6 +137,46 @@ impl Throttle {
     }
 }
 
+/// How long one call, or one use of git, has waited for rate limits.
+#[derive(Debug)]
+pub(super) struct LimitWaits {
+    started: Instant,
+    limits: u32,
+}
+
+impl LimitWaits {
+    pub(super) fn begin() -> Self {
+        Self {
+            started: Instant::now(),
+            limits: 0,
+        }
+    }
+
+    /// How much longer it may wait.
+    pub(super) fn left(&self, pace: &GitHubPace) -> Duration {
+        pace.longest_wait.saturating_sub(self.started.elapsed())
+    }
+
+    /// Makes all calls wait after a limit, for the time that GitHub asked for, else for one that doubles each time. If that is
+    /// longer than this one may wait, returns how long it is.
+    pub(super) async fn close(
+        &mut self,
+        throttle: &Throttle,
+        pace: &GitHubPace,
+        asked: Option<Duration>,
+    ) -> Result<(), Duration> {
+        let doubled = pace.secondary_pause.saturating_mul(1 << self.limits.min(8));
+        self.limits += 1;
+        let pause = asked.unwrap_or(doubled);
+        throttle.close_for(pause).await;
+        if pause > self.left(pace) {
+            Err(pause)
+        } else {
+            Ok(())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::claims::{ClaimAttempt, Claims};
 use super::error::GitHubError;
 use super::forge::GitHubForge;
 use super::issues::Issues;
@@ -142,7 +143,9 @@ impl GitHubForge {
     /// Changes the base of each open pull request of ralph whose pull request below is merged, so that it stays open when that
     /// branch is deleted. Returns what was done, and what failed, for people. Costs one call if nothing is stacked. What GitHub
     /// refuses (422) is tried again only with another commit or another base.
-    pub async fn retarget_stacked(&self) -> Result<Vec<StackChange>, ForgeError> {
+    ///
+    /// Each pull request is claimed meanwhile, so that of several processes one changes it and writes the comment.
+    pub async fn retarget_stacked(&self, claims: &Claims) -> Result<Vec<StackChange>, ForgeError> {
         let (_, info) = self.info().await?;
         let pulls = self.pulls().await?;
         let open: Vec<Pull> = self.client.list_again(&pulls.path("pulls?state=open")).await?;
@@ -154,7 +157,7 @@ impl GitHubForge {
         let mut changes = Vec::new();
         for (base, stacked) in by_base {
             match pulls.stack_place(base, &info.default_branch).await {
-                Ok(place) => changes.extend(self.retarget_all(&pulls, &stacked, &place).await),
+                Ok(place) => changes.extend(self.retarget_all(&pulls, &stacked, &place, claims).await),
                 Err(error) => changes.push(StackChange {
                     text: format!("cannot look for the pull request of `{base}`: {error}"),
                     needs_person: true,
@@ -170,6 +173,7 @@ impl GitHubForge {
         pulls: &Pulls<'_>,
         stacked: &[&Pull],
         place: &StackPlace,
+        claims: &Claims,
     ) -> Vec<StackChange> {
         let Some(below) = place.merged.first() else {
             return Vec::new();
@@ -180,8 +184,8 @@ impl GitHubForge {
             if self.refused_bases.lock().await.contains(&change) {
                 continue;
             }
-            match self.retarget(pulls, pull, place, below).await {
-                Ok(done) => changes.push(done),
+            match self.retarget_claimed(pulls, pull, place, below, claims).await {
+                Ok(done) => changes.extend(done),
                 Err(error) => {
                     changes.push(not_changed(pull, &error));
                     if error.status() == Some(422) {
@@ -191,6 +195,33 @@ impl GitHubForge {
             }
         }
         changes
+    }
+
+    /// Like [`GitHubForge::retarget`] with a claim on the pull request. `None` if another process does it, or did.
+    async fn retarget_claimed(
+        &self,
+        pulls: &Pulls<'_>,
+        pull: &Pull,
+        place: &StackPlace,
+        below: &Pull,
+        claims: &Claims,
+    ) -> Result<Option<StackChange>, GitHubError> {
+        let ClaimAttempt::Won(claim) = claims.claim(pull.number, None).await? else {
+            return Ok(None);
+        };
+        let changed = async {
+            let now: Pull = self
+                .client
+                .get(&pulls.path(&format!("pulls/{}", pull.number)))
+                .await?;
+            if !now.is_open() || now.base.name != pull.base.name {
+                return Ok(None);
+            }
+            self.retarget(pulls, pull, place, below).await.map(Some)
+        };
+        let changed = changed.await;
+        claims.release(claim).await?;
+        changed
     }
 
     /// Changes the base of an open pull request to its place, because `below` is merged. If the commits below have become
@@ -204,7 +235,7 @@ impl GitHubForge {
     ) -> Result<StackChange, GitHubError> {
         let are_kept = pulls.are_kept(&place.merged).await?;
         let mut text = format!(
-            "{} is now into `{}`, because {} is merged",
+            "the base of {} is now `{}`, because {} is merged",
             pull.html_url, place.base, below.html_url
         );
         if !are_kept {

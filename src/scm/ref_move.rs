@@ -8,6 +8,10 @@ use super::push::{GitRemote, Remote};
 use super::repository::Repository;
 use crate::id::ObjectId;
 
+/// What git says if the server refuses a request with a status from 400 to 499. Nothing was moved then, and a server whose rate
+/// limit this is wants no other request.
+const REFUSED: &str = "returned error: 4";
+
 /// A change of one ref of a remote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefMove {
@@ -35,8 +39,8 @@ impl Repository {
     /// Moves refs of a remote with one push. Each is moved or refused for itself; the results have the order of the moves. No
     /// two of them may have the same ref.
     ///
-    /// A ref that is elsewhere is [`ScmError::RefMoved`]; one that the server refuses to move is [`ScmError::PushRefused`]. After
-    /// any other error it is unknown whether the ref was moved, and the same move may be tried again.
+    /// A ref that is not at `from` is [`ScmError::RefMoved`]; one that the server refuses to move is [`ScmError::PushRefused`].
+    /// After any other error it is unknown whether the ref was moved, and the same move may be tried again.
     pub async fn move_refs(
         &self,
         remote: &Remote,
@@ -61,9 +65,13 @@ impl Repository {
             return Ok(moves.iter().map(|_| Ok(())).collect());
         }
         let names: Vec<&str> = moves.iter().map(|one| one.name.as_str()).collect();
+        let all_failed = || Ok(moves.iter().map(|_| Err(failure(&command, &exit))).collect());
+        if exit.stderr.text().contains(REFUSED) {
+            return all_failed();
+        }
         // The answer may be lost after the push was done, and a lease may fail because a person pushed.
         let Ok(found) = self.remote_refs(remote, &names).await else {
-            return Ok(moves.iter().map(|_| Err(failure(&command, &exit))).collect());
+            return all_failed();
         };
         let printed = exit.stdout.text();
         let result = |one: &RefMove| {

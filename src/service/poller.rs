@@ -295,8 +295,8 @@ impl Poller {
             let builder = (self.builder)()?;
             let claimed = self.queue.claim_reviewed(&run).await;
             // A refusal stays one until something changes; a failure is tried again.
-            let may_pass = |error: &AssemblyError| error.kind() != AssemblyErrorKind::Usage;
-            if !claimed.as_ref().is_err_and(may_pass) {
+            let is_transient = |error: &AssemblyError| error.kind() != AssemblyErrorKind::Usage;
+            if !claimed.as_ref().is_err_and(is_transient) {
                 self.reviewed.insert(number, updated_at);
             }
             let reporter = &self.context.reporter;

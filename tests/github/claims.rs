@@ -15,7 +15,7 @@ use rstest::rstest;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::desk::{Desk, REPO, TOKEN, quick};
+use crate::desk::{Desk, PERMISSIONS, REPO, TOKEN, quick};
 use crate::need;
 use crate::support::fake_github::{Fault, LimitSettings};
 
@@ -339,6 +339,80 @@ async fn a_dropped_push_is_made_by_the_others() {
     pushing.abort();
     waiting.await.unwrap();
     assert!(claim_ref(&desk, 2).is_some());
+}
+
+/// Claims are pushed with the token of an App, and with another one if GitHub has ended it early.
+#[tokio::test]
+async fn claims_of_an_app_get_another_token() {
+    let desk = Desk::new().await;
+    let app = desk.github.add_app("ralph-app", &PERMISSIONS, &[REPO]);
+    let claims = Claims::new(Arc::new(desk.app_forge(&app)), "first", LEASE);
+    let mut claim = won(&claims, 7).await;
+    desk.github.expire_installation_tokens();
+    claims.renew(&mut claim, None).await.unwrap();
+    desk.github.expire_installation_tokens();
+    claims.release(claim).await.unwrap();
+    assert_eq!(claim_ref(&desk, 7), None);
+    assert_eq!(desk.count("POST /app/installations/"), 3);
+    let requests = desk.github.requests();
+    let pushes = requests.iter().filter(|request| request.path == RECEIVE);
+    let by: Vec<&str> = pushes.map(|push| push.identity.as_str()).collect();
+    assert_eq!(by, ["ralph-app[bot]"; 3]);
+}
+
+/// Trap 4: pushes are limited too, by 403 or 429 and without a header that git shows. They wait, with all other calls.
+#[rstest]
+#[case::push_403("POST", RECEIVE, 403)]
+#[case::push_429("POST", RECEIVE, 429)]
+#[case::look_429("GET", "/acme/widget.git/info/refs?service=git-receive-pack", 429)]
+#[tokio::test]
+async fn a_claim_waits_for_a_limit(#[case] method: &str, #[case] path: &str, #[case] status: u16) {
+    let desk = Desk::new().await;
+    let claims = now(&desk, "first");
+    let limit = Fault::SecondaryLimit {
+        status,
+        retry_after: None,
+    };
+    desk.github.fail_next(method, path, limit);
+    won(&claims, 7).await;
+    assert_eq!(desk.github.faults_left(), 0);
+    let requests = desk.github.requests();
+    let refused = requests
+        .iter()
+        .position(|request| request.status == status)
+        .unwrap();
+    let pause = requests[refused + 1].began - requests[refused].ended;
+    assert!(pause >= quick().secondary_pause, "{pause:?}");
+}
+
+/// Other processes take the claim over before each attempt: it ends, and says why.
+#[tokio::test]
+async fn lost_races_end() {
+    let desk = Desk::new().await;
+    let dir = desk.github.git(REPO, &["rev-parse", "--absolute-git-dir"]);
+    let ended = ClaimRecord {
+        owner: "other".to_owned(),
+        epoch: 1,
+        until: Timestamp::now() - LEASE * 2,
+        run: None,
+    };
+    let (record, ended) = (
+        serde_json::to_string(&ended).unwrap(),
+        Timestamp::now().as_second(),
+    );
+    let hook = format!(
+        "#!/bin/sh\nunset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES\n\
+         echo x >> races\nexport GIT_AUTHOR_DATE=\"$(({ended} + $(wc -l < races))) +0000\"\n\
+         export GIT_AUTHOR_NAME=o GIT_AUTHOR_EMAIL=o GIT_COMMITTER_NAME=o GIT_COMMITTER_EMAIL=o\n\
+         git update-ref refs/ralph/claims/7 $(git commit-tree -m '{record}' 'HEAD^{{tree}}')\n"
+    );
+    std::fs::write(format!("{}/hooks/pre-receive", dir.trim()), hook).unwrap();
+    let error = now(&desk, "first").claim(7, None).await.unwrap_err();
+    assert!(
+        matches!(error, GitHubError::ClaimContested { issue: 7 }),
+        "{error:?}"
+    );
+    assert!(error.hint().unwrap().contains("try again"), "{error}");
 }
 
 #[tokio::test]

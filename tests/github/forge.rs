@@ -465,6 +465,53 @@ async fn a_pull_request_that_a_person_ended_is_not_opened_again(#[case] how: &st
     assert_eq!(desk.github.pulls(REPO).len(), 1);
 }
 
+/// Trap 4: GitHub limits pushes too. Git shows no headers, so the pause is ralph's own, and holds for all calls.
+#[rstest]
+#[case(403)]
+#[case(429)]
+#[tokio::test]
+async fn a_push_waits_for_a_limit(#[case] status: u16) {
+    let desk = Desk::new().await;
+    let limit = Fault::SecondaryLimit {
+        status,
+        retry_after: None,
+    };
+    desk.github
+        .fail_next("POST", "/acme/widget.git/git-receive-pack", limit);
+    desk.forge().open(&desk.request(0)).await.unwrap();
+    assert_eq!(desk.github.faults_left(), 0);
+    let requests = desk.github.requests();
+    let refused = requests
+        .iter()
+        .position(|request| request.status == status)
+        .unwrap();
+    let pause = requests[refused + 1].began - requests[refused].ended;
+    assert!(pause >= quick().secondary_pause, "{pause:?}");
+    desk.expect_one_pull(0);
+}
+
+/// Trap 4: GraphQL says with status 200 that a limit is reached. The mutation had no effect and is made again.
+#[rstest]
+#[case("RATE_LIMITED", "API rate limit exceeded for user ID 1.")]
+#[case("", "You have exceeded a secondary rate limit.")]
+#[tokio::test]
+async fn a_limit_of_graphql_is_waited_out(#[case] kind: &'static str, #[case] message: &'static str) {
+    let desk = Desk::new().await;
+    let draft = PullRequest {
+        draft: true,
+        is_done: false,
+        ..desk.request(0)
+    };
+    desk.forge().open(&draft).await.unwrap();
+    desk.github
+        .fail_next("POST", "/graphql", Fault::GraphQl(kind, message));
+    let before = std::time::Instant::now();
+    desk.forge().open(&desk.request(0)).await.unwrap();
+    assert!(before.elapsed() >= quick().secondary_pause);
+    assert!(!desk.github.pulls(REPO)[0].draft);
+    assert_eq!(desk.count("POST /graphql"), 2);
+}
+
 /// An organisation that forbids pull requests gets the branch, and the run says what to do.
 #[tokio::test]
 async fn a_forbidden_pull_request_leaves_the_branch() {

@@ -1,5 +1,10 @@
 //! Stacked pull requests: opened into the branch below, and moved to its base before that branch goes.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use ralph::github::{Claims, GitHubForge, StackChange};
 use ralph::id::RunId;
 use ralph::scm::{Forge, ForgeError, PlannedPullRequest, PullRequest};
 use serde_json::json;
@@ -31,6 +36,18 @@ async fn stacked() -> Desk {
     desk
 }
 
+/// The claims of a poller.
+fn claims(desk: &Desk) -> Claims {
+    Claims::new(Arc::new(desk.forge()), "poller", SignedDuration::from_mins(15))
+}
+
+async fn retarget(desk: &Desk, forge: &GitHubForge) -> Vec<StackChange> {
+    let changes = forge.retarget_stacked(&claims(desk)).await.unwrap();
+    let refs = desk.github.refs(REPO);
+    assert!(!refs.keys().any(|name| name.contains("claims")), "{refs:?}");
+    changes
+}
+
 fn base_of(desk: &Desk, number: u64) -> String {
     let pulls = desk.github.pulls(REPO);
     pulls.into_iter().find(|pull| pull.number == number).unwrap().base
@@ -56,7 +73,7 @@ async fn a_stacked_pull_request_is_opened_into_the_branch_below() {
     let files = ["one".to_owned()];
     assert_eq!(forge.overlaps(CHILD, BRANCH, &files).await.unwrap(), []);
     assert_eq!(forge.overlaps("other", "main", &files).await.unwrap().len(), 1);
-    assert_eq!(forge.retarget_stacked().await.unwrap(), []);
+    assert_eq!(retarget(&desk, &forge).await, []);
 }
 
 #[tokio::test]
@@ -87,9 +104,9 @@ async fn a_stack_of_the_server_is_made_and_grows() {
 async fn a_base_branch_that_goes_does_not_take_the_child_with_it() {
     let desk = stacked().await;
     desk.github.merge_as("ada", REPO, 1);
-    let done = desk.forge().retarget_stacked().await.unwrap();
+    let done = retarget(&desk, &desk.forge()).await;
     assert_eq!(done.len(), 1, "{done:?}");
-    for part in ["/pull/2 is now into `main`", "/pull/1 is merged"] {
+    for part in ["/pull/2 is now `main`", "/pull/1 is merged"] {
         assert!(done[0].text.contains(part), "{part}: {done:?}");
     }
     // A merge commit keeps the commits, so nothing is left to do.
@@ -98,20 +115,24 @@ async fn a_base_branch_that_goes_does_not_take_the_child_with_it() {
         "{done:?}"
     );
     assert_eq!(desk.github.comments(REPO, 2).len(), 0);
-    assert_eq!(desk.forge().retarget_stacked().await.unwrap(), []);
+    assert_eq!(retarget(&desk, &desk.forge()).await, []);
     desk.github.delete_branch(REPO, BRANCH);
     assert!(desk.github.is_open(REPO, 2));
     assert_eq!(base_of(&desk, 2), "main");
     desk.forge().open(&child(&desk, 2)).await.unwrap();
 }
 
-/// Trap 10: after a squash the commits below are others, and a person has to leave the old ones out. The command that ralph gives
-/// does that, also with names that a shell would obey.
+/// Trap 10: after a squash or a rebase the commits below are others, and a person has to leave the old ones out. The command that
+/// ralph gives does that, also with names that a shell would obey.
 #[rstest::rstest]
-#[case::plain(CHILD)]
-#[case::hostile("ralph/t2/a;touch${IFS}x")]
+#[case::squash(CHILD, FakeGitHub::squash_as)]
+#[case::rebase(CHILD, FakeGitHub::rebase_as)]
+#[case::hostile("ralph/t2/a;touch${IFS}x", FakeGitHub::squash_as)]
 #[tokio::test]
-async fn a_squashed_base_needs_a_person_who_gets_the_command(#[case] branch: &str) {
+async fn a_squashed_base_needs_a_person_who_gets_the_command(
+    #[case] branch: &str,
+    #[case] merge: fn(&FakeGitHub, &str, &str, u64),
+) {
     let desk = need!(Desk::validated().await);
     desk.forge().open(&desk.request(0)).await.unwrap();
     let upper = PullRequest {
@@ -119,12 +140,12 @@ async fn a_squashed_base_needs_a_person_who_gets_the_command(#[case] branch: &st
         ..child(&desk, 1)
     };
     desk.forge().open(&upper).await.unwrap();
-    desk.github.squash_as("ada", REPO, 1);
+    merge(&desk.github, "ada", REPO, 1);
     let forge = desk.forge();
-    let done = forge.retarget_stacked().await.unwrap();
+    let done = retarget(&desk, &forge).await;
     assert!(done.len() == 1 && done[0].needs_person, "{done:?}");
     for part in [
-        "is now into `main`",
+        "is now `main`",
         "by a squash or a rebase",
         "git rebase --onto origin/main",
     ] {
@@ -154,13 +175,36 @@ async fn a_squashed_base_needs_a_person_who_gets_the_command(#[case] branch: &st
     desk.expect_clean();
 }
 
+/// Two pollers find the same merged base: one changes the child and writes the comment.
+#[tokio::test]
+async fn one_of_two_pollers_writes_the_comment() {
+    let desk = stacked().await;
+    desk.github.squash_as("ada", REPO, 1);
+    // Both have looked before the comment is there.
+    let slow = || Fault::Slow(Duration::from_millis(500));
+    desk.github
+        .fail_next("GET", &format!("/repos/{REPO}/issues/2/comments"), slow());
+    desk.github
+        .fail_next("POST", &format!("/repos/{REPO}/issues/2/comments"), slow());
+    let (first, second) = ((desk.forge(), claims(&desk)), (desk.forge(), claims(&desk)));
+    let (one, two) = tokio::join!(
+        first.0.retarget_stacked(&first.1),
+        second.0.retarget_stacked(&second.1)
+    );
+    assert_eq!(one.unwrap().len() + two.unwrap().len(), 1);
+    assert_eq!(desk.github.comments(REPO, 2).len(), 1);
+    assert_eq!(base_of(&desk, 2), "main");
+    assert_eq!(desk.count(&format!("PATCH /repos/{REPO}/pulls/2")), 1);
+    assert_eq!(retarget(&desk, &desk.forge()).await, []);
+}
+
 /// Trap 10: a run that publishes again does the same.
 #[tokio::test]
 async fn an_update_moves_the_child_before_the_base_goes() {
     let desk = stacked().await;
     desk.github.merge_as("ada", REPO, 1);
     let opened = desk.forge().open(&child(&desk, 2)).await.unwrap();
-    assert!(opened.warnings[0].contains("is now into `main`"), "{opened:?}");
+    assert!(opened.warnings[0].contains("is now `main`"), "{opened:?}");
     desk.github.delete_branch(REPO, BRANCH);
     assert!(desk.github.is_open(REPO, 2));
     // A pull request that is not there yet is opened into the base of the merged one.
@@ -244,7 +288,7 @@ async fn a_marker_alone_makes_no_stack() {
 }
 
 async fn expect_untouched(desk: &Desk) {
-    let done = desk.forge().retarget_stacked().await.unwrap();
+    let done = retarget(desk, &desk.forge()).await;
     assert_eq!(done, []);
     assert_eq!(base_of(desk, 2), BRANCH);
 }
@@ -259,9 +303,9 @@ async fn a_look_that_finds_nothing_new_is_free() {
     };
     desk.forge().open(&other).await.unwrap();
     let forge = desk.forge();
-    forge.retarget_stacked().await.unwrap();
+    retarget(&desk, &forge).await;
     let before = desk.github.requests().len();
-    forge.retarget_stacked().await.unwrap();
+    retarget(&desk, &forge).await;
     let requests = desk.github.requests().split_off(before);
     assert!(requests.iter().all(|request| !request.counted), "{requests:#?}");
     let lookups = requests.iter().filter(|request| request.path.contains("head="));
@@ -270,16 +314,16 @@ async fn a_look_that_finds_nothing_new_is_free() {
     desk.github.merge_as("ada", REPO, 1);
     let path = format!("/repos/{REPO}/pulls/2");
     desk.github.fail_next("PATCH", &path, Fault::Status(422));
-    let lines = forge.retarget_stacked().await.unwrap();
+    let lines = retarget(&desk, &forge).await;
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert_eq!(
         (base_of(&desk, 2).as_str(), base_of(&desk, 3).as_str()),
         (BRANCH, "main")
     );
     let tries = desk.count(&format!("PATCH {path}"));
-    assert_eq!(forge.retarget_stacked().await.unwrap(), []);
+    assert_eq!(retarget(&desk, &forge).await, []);
     assert_eq!(desk.count(&format!("PATCH {path}")), tries);
-    assert_eq!(desk.forge().retarget_stacked().await.unwrap().len(), 1);
+    assert_eq!(retarget(&desk, &desk.forge()).await.len(), 1);
 }
 
 /// A branch that lives on after it was merged keeps its pull requests.
@@ -308,12 +352,12 @@ async fn only_branches_of_ralph_that_ended_are_left() {
     desk.forge().open(&child(&desk, 1)).await.unwrap();
     assert_eq!(desk.github.stacks(REPO), [[2, 3]]);
     desk.github.merge_as("ada", REPO, 1);
-    assert_eq!(desk.forge().retarget_stacked().await.unwrap(), []);
+    assert_eq!(retarget(&desk, &desk.forge()).await, []);
     assert_eq!(base_of(&desk, 2), "develop");
     // The branch of a merged pull request of ralph that a person goes on with.
     desk.github.merge_as("ada", REPO, 2);
     desk.github.push_as("ada", REPO, BRANCH, "more.txt", "more\n");
-    assert_eq!(desk.forge().retarget_stacked().await.unwrap(), []);
+    assert_eq!(retarget(&desk, &desk.forge()).await, []);
     assert_eq!(base_of(&desk, 3), BRANCH);
 }
 

@@ -136,6 +136,11 @@ impl FakeGitHub {
         self.world().clock_offset = offset;
     }
 
+    /// Makes it an old GitHub Enterprise, with REST below `/api/v3`, GraphQL at `/api/graphql`, and these versions of the API.
+    pub fn become_enterprise(&self, versions: &[&'static str]) {
+        self.world().enterprise = Some(versions.to_vec());
+    }
+
     pub fn set_private(&self, repo: &str, private: bool) {
         self.world().repo_mut(repo).private = private;
     }

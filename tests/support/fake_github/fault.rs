@@ -17,6 +17,8 @@ pub enum Fault {
     Slow(Duration),
     /// One answer of the secondary limit, with this status (403 or 429) and perhaps `Retry-After` in seconds.
     SecondaryLimit { status: u16, retry_after: Option<u32> },
+    /// A refusal of GraphQL, which has status 200; the request is not executed. The type of the error, and its message.
+    GraphQl(&'static str, &'static str),
 }
 
 /// A fault that waits for its request.

@@ -8,6 +8,14 @@ use super::contract::complete_as;
 use super::world::{Comment, JobLog, World, user};
 use crate::git_http::{git, git_as, git_with};
 
+/// How a pull request is merged.
+#[derive(Clone, Copy)]
+enum MergeMethod {
+    Merge,
+    Squash,
+    Rebase,
+}
+
 impl FakeGitHub {
     /// A person commits one file to a branch, which is made from `main` if it is not there. Returns the commit.
     pub fn push_as(&self, login: &str, repo: &str, branch: &str, path: &str, content: &str) -> String {
@@ -213,31 +221,46 @@ impl FakeGitHub {
 
     /// A person merges a pull request with a merge commit.
     pub fn merge_as(&self, login: &str, repo: &str, number: u64) {
-        self.end_by_merge(login, repo, number, true);
+        self.end_by_merge(login, repo, number, MergeMethod::Merge);
     }
 
     /// A person merges a pull request as one new commit.
     pub fn squash_as(&self, login: &str, repo: &str, number: u64) {
-        self.end_by_merge(login, repo, number, false);
+        self.end_by_merge(login, repo, number, MergeMethod::Squash);
     }
 
-    fn end_by_merge(&self, login: &str, repo: &str, number: u64, keeps_commits: bool) {
+    /// A person merges a pull request as new commits, one for each of its own. They are others even if the base has not moved:
+    /// GitHub sets their committer.
+    pub fn rebase_as(&self, login: &str, repo: &str, number: u64) {
+        self.end_by_merge(login, repo, number, MergeMethod::Rebase);
+    }
+
+    fn end_by_merge(&self, login: &str, repo: &str, number: u64, method: MergeMethod) {
         let mut world = self.world();
         let now = world.stamp();
         let repo = world.repo_mut(repo);
         repo.refresh_pulls();
         let (_, pull) = repo.pull(number).unwrap();
-        let tree = git(
-            &repo.dir,
-            &["merge-tree", "--write-tree", &pull.base_sha, &pull.head_sha],
-            "",
-        );
+        let (dir, base, head) = (&repo.dir, &pull.base_sha, &pull.head_sha);
         let message = format!("Merge pull request #{number}");
-        let mut args = vec!["commit-tree", &tree, "-m", &message, "-p", &pull.base_sha];
-        if keeps_commits {
-            args.extend(["-p", &pull.head_sha]);
-        }
-        let commit = git_as(login, &repo.dir, &args, "").unwrap();
+        let merged = |onto: &str, theirs: &str, message: &str, second: Option<&str>| {
+            let tree = git(dir, &["merge-tree", "--write-tree", onto, theirs], "");
+            let mut args = vec!["commit-tree", &tree, "-m", message, "-p", onto];
+            args.extend(second.into_iter().flat_map(|second| ["-p", second]));
+            git_as(login, dir, &args, "").unwrap()
+        };
+        let commit = match method {
+            MergeMethod::Merge => merged(base, head, &message, Some(head)),
+            MergeMethod::Squash => merged(base, head, &message, None),
+            MergeMethod::Rebase => {
+                let range = format!("{base}..{head}");
+                let commits = git(dir, &["rev-list", "--reverse", &range], "");
+                commits.lines().fold(base.clone(), |onto, one| {
+                    let subject = git(dir, &["log", "-1", "--format=%s", one], "");
+                    merged(&onto, one, &subject, None)
+                })
+            }
+        };
         git(
             &repo.dir,
             &["update-ref", &format!("refs/heads/{}", pull.base), &commit],

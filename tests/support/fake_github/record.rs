@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
-use axum::http::Response;
+use axum::http::{Response, Uri};
 use futures_util::StreamExt;
 
 use super::fault::Fault;
@@ -19,15 +19,19 @@ use crate::git_http::header;
 const LONGEST_RECORDED: usize = 1 << 20;
 
 /// Answers a client.
-pub(super) async fn answer(shared: Arc<Shared>, asked: Asked) -> io::Result<Response<Body>> {
+pub(super) async fn answer(shared: Arc<Shared>, mut asked: Asked) -> io::Result<Response<Body>> {
     let fault = take_fault(&shared, &asked);
     let mut recorded = recorded(&shared, &asked);
+    if shared.world().enterprise.is_some() {
+        asked.head.uri = without_prefix(&asked.head.uri);
+    }
     let refused = match &fault {
         Some(Fault::DroppedBefore) => Some(None),
         Some(Fault::Status(status)) => Some(Some(Reply::refuse(*status, "Server Error"))),
         Some(Fault::SecondaryLimit { status, retry_after }) => {
             Some(Some(secondary_refusal(*status, retry_after.map(u64::from))))
         }
+        Some(Fault::GraphQl(kind, message)) => Some(Some(Reply::new(200, api::graphql_error(kind, message)))),
         _ => None,
     };
     let response = match refused {
@@ -54,6 +58,18 @@ pub(super) async fn answer(shared: Arc<Shared>, asked: Asked) -> io::Result<Resp
         None if git::RepositoryPath::parse(asked.head.uri.path()).is_some() => Ok(cut_off()),
         None => Err(dropped()),
     }
+}
+
+/// The address that github.com has for what GitHub Enterprise has below `/api`. Anything else of its API does not exist.
+fn without_prefix(uri: &Uri) -> Uri {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    if git::RepositoryPath::parse(uri.path()).is_some() {
+        return uri.clone();
+    }
+    let rest = path
+        .strip_prefix("/api/v3")
+        .or_else(|| path.strip_prefix("/api").filter(|rest| *rest == "/graphql"));
+    rest.unwrap_or("/there-is-no-such-path").parse().unwrap()
 }
 
 fn dropped() -> io::Error {

@@ -22,6 +22,8 @@ pub struct World {
     pub limits: Limits,
     pub faults: Vec<PendingFault>,
     pub requests: Vec<Recorded>,
+    /// The versions of the API that it lists, if it is an old GitHub Enterprise.
+    pub enterprise: Option<Vec<&'static str>>,
     /// How long REST does not see pushes, and lists do not show new pull requests.
     pub push_lag: Option<Lag>,
     pub pull_lag: Option<Lag>,

@@ -70,9 +70,25 @@ pub(super) fn handle(call: &mut Call<'_>) -> Handled {
 fn review_threads(call: &mut Call<'_>, query: &str) -> Handled {
     let page = query.split_once("reviewThreads(first: ");
     let page = page.and_then(|(_, rest)| rest.split(',').next()?.parse::<usize>().ok());
-    let selection = "nodes { isResolved comments(first: 1) { nodes { fullDatabaseId } } } pageInfo { hasNextPage endCursor }";
-    let (Some(page), true) = (page.filter(|page| *page <= 100), query.contains(selection)) else {
+    let field = |name: &str| {
+        let comments = format!("comments(first: 1) {{ nodes {{ number: {name} }} }}");
+        let selection = format!("nodes {{ isResolved {comments} }} pageInfo {{ hasNextPage endCursor }}");
+        query.contains(&selection)
+    };
+    let (is_new, is_old) = (field("fullDatabaseId"), field("databaseId"));
+    if is_new && call.world.enterprise.is_some() {
+        let message = "Field 'fullDatabaseId' doesn't exist on type 'PullRequestReviewComment'";
+        return failure("undefinedField", message);
+    }
+    let (Some(page), true) = (page.filter(|page| *page <= 100), is_new || is_old) else {
         return failure("undefinedField", "the fake knows one query of reviewThreads only");
+    };
+    let shown = |thread: u64| {
+        if is_new {
+            json!(thread.to_string())
+        } else {
+            json!(thread)
+        }
     };
     let variables = call.body["variables"].clone();
     let text = |name: &str| variables[name].as_str().unwrap_or_default().to_owned();
@@ -105,7 +121,7 @@ fn review_threads(call: &mut Call<'_>, query: &str) -> Handled {
         .map(|thread| {
             json!({
                 "isResolved": pull.resolved.contains(thread),
-                "comments": { "nodes": [{ "fullDatabaseId": thread.to_string() }] },
+                "comments": { "nodes": [{ "number": shown(*thread) }] },
             })
         })
         .collect();
@@ -228,6 +244,6 @@ fn failure(kind: &str, message: &str) -> Handled {
     Reply::ok(error(kind, message))
 }
 
-fn error(kind: &str, message: &str) -> Value {
+pub(in crate::fake_github) fn error(kind: &str, message: &str) -> Value {
     json!({ "data": null, "errors": [{ "type": kind, "message": message }] })
 }

@@ -19,6 +19,7 @@ use axum::body::Body;
 use axum::http::Response;
 use serde_json::{Value, json};
 
+pub(super) use graphql::error as graphql_error;
 pub(super) use issues::{NewIssue, record_event};
 pub(super) use labels::{add_label, remove_label};
 pub(super) use pulls::reopen_refusal;
@@ -91,7 +92,7 @@ fn run(shared: &Shared, world: &mut World, asked: &Asked, caller: Caller) -> Rep
         );
     }
     let version = header(&asked.head, "x-github-api-version");
-    if !version.is_empty() && !VERSIONS.contains(&version) {
+    if !version.is_empty() && !versions(world).contains(&version) {
         return Reply::refuse(400, &format!("{version} is not a supported API version"));
     }
     let body = match asked.body.as_ref() {
@@ -130,6 +131,10 @@ fn run(shared: &Shared, world: &mut World, asked: &Asked, caller: Caller) -> Rep
         operation.complete(reply.status, body);
     }
     reply
+}
+
+fn versions(world: &World) -> Vec<&'static str> {
+    world.enterprise.clone().unwrap_or_else(|| VERSIONS.to_vec())
 }
 
 /// Turns `/repositories/ID/...`, where redirects lead, into the usual path.
@@ -183,7 +188,7 @@ impl Call<'_> {
             "issues" => issues::handle(self),
             "checks" | "actions" => ci::handle(self),
             "graphql" => graphql::handle(self),
-            "meta" => Reply::ok(json!(VERSIONS)),
+            "meta" => Reply::ok(json!(versions(self.world))),
             "pull-request-stacks" => stacks::handle(self),
             _ => self.not_implemented(),
         }
