@@ -181,6 +181,7 @@ fn daytona_options(context: &AssemblyContext, config: &Config) -> Result<Daytona
             surroundings.data_dir()?.join("daytona"),
             main_worktree(&project_dir(surroundings.dir())),
         )),
+        data_dir: surroundings.data_dir()?,
         target: surroundings.var("DAYTONA_TARGET").map(ToOwned::to_owned),
         dockerfile: dockerfile.transpose()?,
         prices: DaytonaPrices {

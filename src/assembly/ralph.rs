@@ -10,7 +10,7 @@ use crate::runner::{self, NewRun, RunOutcome, RunParts, RunSettings};
 use crate::sandbox::SandboxSpec;
 use crate::scm::{Repository, StateRemote};
 use crate::secret::Redactor;
-use crate::state::RunDir;
+use crate::state::{RunDir, StateError};
 
 use super::broker::{BrokeredServices, RunBroker};
 use super::equipment::Equipment;
@@ -228,8 +228,14 @@ impl ActiveRun {
         Ok(diagnosis?)
     }
 
-    /// Stops the sandbox after a [`ActiveRun::drive`] that was dropped, and with it what the agent left running.
+    /// Stops the sandbox after a [`ActiveRun::drive`] that was dropped, and with it what the agent left running. Does nothing
+    /// if another process works on the run by now: then the sandbox is that of the other one.
     pub async fn stop_sandbox(&self) -> Result<(), AssemblyError> {
+        // No other process opens the sandbox before this one is through with it.
+        let _lock = match self.dir.lock(&self.parts.owner) {
+            Err(StateError::Owned { .. }) => return Ok(()),
+            lock => lock?,
+        };
         if let Some(sandbox) = self.parts.provider.reopen(&self.spec).await? {
             sandbox.stop().await?;
         }

@@ -14,6 +14,7 @@
 mod desk;
 mod examples;
 mod faults;
+mod sandbox;
 mod storm;
 mod submit;
 mod work;

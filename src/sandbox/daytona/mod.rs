@@ -24,6 +24,7 @@ mod terminal;
 mod toolbox;
 mod wire;
 
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -94,7 +95,12 @@ impl DaytonaProvider {
 
     /// The name of a run's sandbox, which is unique in the organisation.
     fn sandbox_name(&self, spec: &SandboxSpec) -> String {
-        let [_, own] = names(spec, Path::new(&self.options.host_name));
+        let DaytonaOptions {
+            host_name, data_dir, ..
+        } = &self.options;
+        let mut base = OsString::from(host_name);
+        base.push(data_dir);
+        let [_, own] = names(spec, Path::new(&base));
         own
     }
 

@@ -1,6 +1,7 @@
 //! The options of the provider.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ pub struct DaytonaOptions {
     pub target: Option<String>,
     /// The name of this host, as part of the owner of sandboxes.
     pub host_name: String,
+    /// The data directory of ralph on this host. Processes that share it share the sandboxes of their runs, and lock them;
+    /// others must not find them. Empty if there is only one.
+    pub data_dir: PathBuf,
     /// The text of a Dockerfile that Daytona builds. Without one, sandboxes start from snapshots.
     pub dockerfile: Option<String>,
     /// Credentials that Daytona's vault keeps.
@@ -57,6 +61,7 @@ impl DaytonaOptions {
             key,
             target: None,
             host_name: host_name.into(),
+            data_dir: PathBuf::new(),
             dockerfile: None,
             secrets: Vec::new(),
             prices: DaytonaPrices::default(),
