@@ -97,7 +97,8 @@ impl Attempt {
             Ok(None) => return self.recorded_end().unwrap_or(AttemptEnd::Shutdown),
             Err(error) => return AttemptEnd::Failed(error),
         };
-        let mut exchange = Exchange::new(&self.store, &self.claim, run.dir());
+        let host = self.context.surroundings.owner().host;
+        let mut exchange = Exchange::new(&self.store, &self.claim, run.dir(), &host);
         let end = tokio::select! {
             ended = run.drive() => {
                 ended.map_or_else(AttemptEnd::Failed, |outcome| AttemptEnd::Ended(Box::new(outcome)))

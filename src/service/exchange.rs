@@ -6,42 +6,47 @@
 
 use std::convert::Infallible;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use crate::assembly::AssemblyError;
-use crate::state::RunDir;
-use crate::store::{QueueClaim, Store};
+use crate::state::{Intervention, RunDir};
+use crate::store::{EventFile, LeaseState, QueueClaim, Store, StoreError};
 
 /// How often requests are looked for and events mirrored.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The most bytes of events in one statement.
-const MOST_BYTES: u64 = 1 << 20;
+/// Events are mirrored together until they have so many bytes. One event alone may have more.
+const BATCH_BYTES: u64 = 1 << 20;
 
 /// The exchange of one claimed run.
 pub(super) struct Exchange<'a> {
     store: &'a Store,
     claim: &'a QueueClaim,
     dir: &'a RunDir,
-    /// How much of the file of events is mirrored, in bytes.
-    mirrored: u64,
+    /// The file of events. The store knows it by its host and path.
+    file: EventFile,
+    /// Whether the store was asked how much of the file it has.
+    is_positioned: bool,
     /// The number of the next event.
     next: u64,
 }
 
 impl<'a> Exchange<'a> {
-    /// Mirrors events that come after this moment.
-    pub(super) fn new(store: &'a Store, claim: &'a QueueClaim, dir: &'a RunDir) -> Self {
-        let mirrored = std::fs::metadata(dir.events_file()).map_or(0, |file| file.len());
+    /// Mirrors what the store does not have of the events on this host, also those of a worker that was killed here.
+    pub(super) fn new(store: &'a Store, claim: &'a QueueClaim, dir: &'a RunDir, host: &str) -> Self {
         Self {
             store,
             claim,
             dir,
-            mirrored,
+            file: EventFile {
+                name: format!("{host}:{}", dir.events_file().display()),
+                mirrored: 0,
+            },
+            is_positioned: false,
             next: 1,
         }
     }
@@ -59,22 +64,55 @@ impl<'a> Exchange<'a> {
 
     /// Mirrors what is left.
     pub(super) async fn mirror(&mut self) {
-        while let Ok(Some(lines)) = read_lines(&self.dir.events_file(), self.mirrored) {
-            if let Err(error) = self.store.add_events(self.claim, self.next, &lines.events).await {
-                tracing::warn!(run = %self.claim.run, %error, "cannot mirror events; trying again");
-                return;
-            }
-            self.mirrored += lines.bytes;
-            self.next += lines.events.len() as u64;
+        if let Err(error) = self.try_mirror().await {
+            tracing::warn!(run = %self.claim.run, %error, "cannot mirror events; trying again");
         }
     }
 
+    async fn try_mirror(&mut self) -> Result<(), StoreError> {
+        let path = self.dir.events_file();
+        if !self.is_positioned {
+            let length = std::fs::metadata(&path).map_or(0, |file| file.len());
+            let mirrored = self
+                .store
+                .mirrored_events(&self.claim.run, &self.file.name)
+                .await?;
+            // A shorter file is another one: the directory of the run was removed meanwhile.
+            self.file.mirrored = if mirrored > length { 0 } else { mirrored };
+            self.is_positioned = true;
+        }
+        while let Ok(Some(lines)) = read_lines(&path, self.file.mirrored) {
+            let after = EventFile {
+                mirrored: self.file.mirrored + lines.bytes,
+                ..self.file.clone()
+            };
+            let added = self
+                .store
+                .add_events(self.claim, self.next, &lines.events, &after);
+            if added.await? == LeaseState::Lost {
+                return Ok(());
+            }
+            self.next += lines.events.len() as u64;
+            self.file = after;
+        }
+        Ok(())
+    }
+
     /// A request is in the run's own inbox before it is marked. The run carries each id out once, so one that is moved twice is
-    /// done once.
+    /// done once. That is why requests that went to an earlier worker come again: its host may be gone with them. Not so
+    /// orders that end an iteration, which were followed at once.
     async fn move_requests(&self) -> Result<(), AssemblyError> {
-        for request in self.store.waiting_interventions(&self.claim.run).await? {
-            self.dir.inbox().leave(&request)?;
-            self.store.intervention_moved(&request.id).await?;
+        for request in self.store.interventions_for(self.claim).await? {
+            let is_followed_at_once = matches!(
+                request.asked.intervention,
+                Intervention::Stop | Intervention::Rotate
+            );
+            if !(request.was_moved && is_followed_at_once) {
+                self.dir.inbox().leave(&request.asked)?;
+            }
+            self.store
+                .intervention_moved(self.claim, &request.asked.id)
+                .await?;
         }
         Ok(())
     }
@@ -90,14 +128,40 @@ struct EventLines {
 fn read_lines(path: &Path, from: u64) -> std::io::Result<Option<EventLines>> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(from))?;
-    let mut bytes = Vec::new();
-    file.take(MOST_BYTES).read_to_end(&mut bytes)?;
-    let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else {
-        return Ok(None);
+    let mut reader = BufReader::new(file);
+    let mut lines = EventLines {
+        events: Vec::new(),
+        bytes: 0,
     };
-    let text = String::from_utf8_lossy(&bytes[..end]);
-    Ok(Some(EventLines {
-        events: text.lines().map(str::to_owned).collect(),
-        bytes: end as u64 + 1,
-    }))
+    let mut line = Vec::new();
+    while lines.bytes < BATCH_BYTES {
+        line.clear();
+        let read = reader.read_until(b'\n', &mut line)?;
+        // The last line may not be whole yet.
+        if line.pop() != Some(b'\n') {
+            break;
+        }
+        lines.events.push(String::from_utf8_lossy(&line).into_owned());
+        lines.bytes += read as u64;
+    }
+    Ok((lines.bytes > 0).then_some(lines))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_lines_are_read_however_long_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let long = "x".repeat(3 << 20);
+        std::fs::write(&path, format!("short\n{long}\nshort\nhalf")).unwrap();
+        let (mut from, mut read) = (0, Vec::new());
+        while let Some(lines) = read_lines(&path, from).unwrap() {
+            from += lines.bytes;
+            read.extend(lines.events);
+        }
+        assert_eq!(read, ["short", &long, "short"]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::lease::storable;
 use super::queue::{signed, unsigned};
-use super::{QueueClaim, Store, StoreError, in_transaction, on_pool};
+use super::{LeaseState, QueueClaim, Store, StoreError, in_transaction, on_pool};
 use crate::id::RunId;
 
 /// The position of an event of a run in the store. Later events have greater ones.
@@ -14,36 +14,68 @@ pub struct EventPosition {
     pub number: u64,
 }
 
-/// A worker that lost the run mirrors nothing.
+/// A file with the events of a run on one host, and how much of it the store has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventFile {
+    /// Its host and path: each host has a file of its own for a run.
+    pub name: String,
+    /// In bytes, from its start.
+    pub mirrored: u64,
+}
+
+/// Until the transaction ends no other worker can claim the run.
+const HOLD: &str = "SELECT epoch FROM queue WHERE run = $1 AND epoch = $2 AND state = 'running' {for_share}";
+
 const ADD: &str = "
-    INSERT INTO events (run, epoch, number, event)
-    SELECT $1, $2, $3, $4 WHERE EXISTS (SELECT 1 FROM queue WHERE run = $1 AND epoch = $2)
+    INSERT INTO events (run, epoch, number, event) VALUES ($1, $2, $3, $4)
     ON CONFLICT (run, epoch, number) DO NOTHING";
+
+const MARK_FILE: &str = "
+    INSERT INTO event_files (run, file, mirrored) VALUES ($1, $2, $3)
+    ON CONFLICT (run, file) DO UPDATE SET mirrored = excluded.mirrored";
+
+const MIRRORED: &str = "SELECT mirrored FROM event_files WHERE run = $1 AND file = $2";
 
 const LIST: &str = "
     SELECT epoch, number, event FROM events WHERE run = $1 AND (epoch > $2 OR (epoch = $2 AND number > $3))
     ORDER BY epoch, number LIMIT $4";
 
 impl Store {
-    /// Adds events of a claimed run, each as JSON. The first one has this number. Adding one twice is harmless.
+    /// Adds events of a claimed run, each as JSON, and marks how much of their file the store has now. The first event has
+    /// this number. Adding one twice is harmless. A worker that lost the run adds nothing.
     pub async fn add_events(
         &self,
         claim: &QueueClaim,
         first: u64,
         events: &[String],
-    ) -> Result<(), StoreError> {
-        let sql = self.sql(ADD);
+        file: &EventFile,
+    ) -> Result<LeaseState, StoreError> {
+        let sql = self.sql(HOLD);
+        let (run, epoch) = (claim.run.as_str(), signed(claim.epoch));
         let done = in_transaction!(self, tx => {
-            for (number, event) in (first..).zip(events) {
-                let query = sqlx::query(&sql)
-                    .bind(claim.run.as_str())
-                    .bind(signed(claim.epoch))
-                    .bind(signed(number))
-                    .bind(storable(event));
-                query.execute(&mut *tx).await?;
+            let held: Option<i64> =
+                sqlx::query_scalar(&sql).bind(run).bind(epoch).fetch_optional(&mut *tx).await?;
+            if held.is_some() {
+                for (number, event) in (first..).zip(events) {
+                    let query = sqlx::query(ADD).bind(run).bind(epoch).bind(signed(number));
+                    query.bind(storable(event)).execute(&mut *tx).await?;
+                }
+                let query = sqlx::query(MARK_FILE).bind(run).bind(&file.name);
+                query.bind(signed(file.mirrored)).execute(&mut *tx).await?;
             }
+            held
         });
-        done.map_err(StoreError::statement("mirror events"))
+        let held = done.map_err(StoreError::statement("mirror events"))?;
+        Ok(held.map_or(LeaseState::Lost, |_| LeaseState::Held))
+    }
+
+    /// How much of a file with the events of a run the store has, in bytes.
+    pub async fn mirrored_events(&self, run: &RunId, file: &str) -> Result<u64, StoreError> {
+        let mirrored: Option<i64> = on_pool!(self, pool => {
+            sqlx::query_scalar(MIRRORED).bind(run.as_str()).bind(file).fetch_optional(pool).await
+        })
+        .map_err(StoreError::statement("read what is mirrored"))?;
+        mirrored.map_or(Ok(0), unsigned)
     }
 
     /// Up to `limit` events of a run after a position, oldest first, each as JSON.

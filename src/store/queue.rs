@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 
 use super::label::to_json;
-use super::{Label, Store, StoreError, on_pool};
+use super::{Label, Store, StoreError, in_transaction, on_pool};
 use crate::id::RunId;
 use crate::usage::Usd;
 
@@ -167,6 +167,9 @@ const REQUEUE: &str = "
       reason = NULL, ended_at = NULL
     WHERE run = $1 AND state IN ('finished', 'needs_person')";
 
+/// What was asked of a run that ended is not asked of the one that begins.
+const FORGET_MOVED: &str = "DELETE FROM interventions WHERE run = $1 AND moved_epoch IS NOT NULL";
+
 const SPENT_TODAY: &str = "
     SELECT project, CAST(SUM(nanos) AS BIGINT) FROM spending WHERE day = {today} GROUP BY project ORDER BY project";
 
@@ -237,9 +240,12 @@ impl Store {
     /// Queues a run again that ended or waits for a person. Returns whether there was one.
     pub async fn requeue(&self, run: &RunId) -> Result<bool, StoreError> {
         let sql = self.sql(REQUEUE);
-        let done = on_pool!(self, pool => {
-            let done = sqlx::query(&sql).bind(run.as_str()).execute(pool).await;
-            done.map(|done| done.rows_affected())
+        let done = in_transaction!(self, tx => {
+            let done = sqlx::query(&sql).bind(run.as_str()).execute(&mut *tx).await?;
+            if done.rows_affected() > 0 {
+                sqlx::query(FORGET_MOVED).bind(run.as_str()).execute(&mut *tx).await?;
+            }
+            done.rows_affected()
         });
         let changed = done.map_err(StoreError::statement("queue a run again"))? > 0;
         self.wake_workers().await;

@@ -19,6 +19,9 @@ const REMOVE_SPENDING: &str = "
 const REMOVE_EVENTS: &str =
     "DELETE FROM events WHERE NOT EXISTS (SELECT 1 FROM queue WHERE queue.run = events.run)";
 
+const REMOVE_EVENT_FILES: &str =
+    "DELETE FROM event_files WHERE NOT EXISTS (SELECT 1 FROM queue WHERE queue.run = event_files.run)";
+
 const REMOVE_INTERVENTIONS: &str =
     "DELETE FROM interventions WHERE NOT EXISTS (SELECT 1 FROM queue WHERE queue.run = interventions.run)";
 
@@ -33,6 +36,7 @@ impl Store {
             let removed = sqlx::query(&ended).bind(milliseconds(age)).execute(&mut *tx).await?;
             sqlx::query(&spending).execute(&mut *tx).await?;
             sqlx::query(REMOVE_EVENTS).execute(&mut *tx).await?;
+            sqlx::query(REMOVE_EVENT_FILES).execute(&mut *tx).await?;
             sqlx::query(REMOVE_INTERVENTIONS).execute(&mut *tx).await?;
             removed.rows_affected()
         });

@@ -20,6 +20,7 @@ mod queue;
 mod rebuild;
 mod restart;
 mod runs;
+mod steering;
 
 use ::support::{self, need};
 
