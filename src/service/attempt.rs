@@ -1,5 +1,6 @@
 //! One attempt at a queued run: from the claim to its result in the queue.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -14,10 +15,11 @@ use crate::store::{LeaseState, QueueClaim, QueueRelease, Store, StoreError};
 use crate::usage::Usd;
 
 use super::exchange::Exchange;
+use super::host_health::{HostHealth, StartBlame};
 use super::issue_work::{WorkOrder, asked_for};
 use super::lease_keeper::LeaseKeeper;
 
-/// How long the first attempt that failed is waited with; each further one doubles it.
+/// The wait after the first failure; each further one doubles it.
 const FIRST_BACKOFF: Duration = Duration::from_secs(15);
 
 /// The longest wait is this many times the first one.
@@ -35,6 +37,7 @@ pub(super) struct Attempt {
     /// When the claim was sent: the lease counts from here.
     pub(super) sent: Instant,
     pub(super) lease: Duration,
+    pub(super) health: Arc<HostHealth>,
 }
 
 /// How an attempt ended.
@@ -45,6 +48,10 @@ pub(super) enum AttemptEnd {
     Recorded(RunOutcomeKind, String),
     /// It failed. The run can go on.
     Failed(AssemblyError),
+    /// It failed before an iteration began, and this host is to blame. It claims nothing for this long.
+    HostFailed(AssemblyError, Duration),
+    /// Another process has the run's directory on this host: a worker that is suspended, or `ralph resume`.
+    Busy(AssemblyError),
     /// The worker shuts down.
     Shutdown,
     /// Another worker has the run, or a person. Nothing may be written any more.
@@ -55,7 +62,7 @@ impl Attempt {
     /// Works on the run until it ends, the lease is lost, or an order ends the work. Then writes the result to the queue.
     pub(super) async fn work(
         self,
-        builder: RalphBuilder,
+        builder: Result<RalphBuilder, AssemblyError>,
         mut orders: watch::Receiver<WorkOrder>,
     ) -> (QueueClaim, AttemptEnd) {
         let keeper = LeaseKeeper::start(
@@ -65,9 +72,19 @@ impl Attempt {
             self.lease,
             self.sent,
         );
-        let end = Box::pin(self.drive(builder, &keeper, &mut orders)).await;
+        let (sender, iterations) = watch::channel(IterationCount::default());
+        let sink = IterationSink {
+            count: sender,
+            health: self.health.clone(),
+        };
+        let builder = builder.map(|builder| builder.sink(sink));
+        let end = Box::pin(self.drive(builder, &keeper, iterations.clone(), &mut orders)).await;
         // A renewal after the result would find no lease.
         drop(keeper);
+        let end = match end {
+            AttemptEnd::Failed(error) if iterations.borrow().begun == 0 => self.blame(error),
+            end => end,
+        };
         let end = match self.settle(&end).await {
             Ok(LeaseState::Held) => end,
             Ok(LeaseState::Lost) => AttemptEnd::Lost,
@@ -79,14 +96,25 @@ impl Attempt {
         (self.claim, end)
     }
 
+    /// What a failure before the first iteration is put down to.
+    fn blame(&self, error: AssemblyError) -> AttemptEnd {
+        if error.kind() == AssemblyErrorKind::Conflict {
+            return AttemptEnd::Busy(error);
+        }
+        match self.health.failed_start(&self.claim.run) {
+            StartBlame::Run => AttemptEnd::Failed(error),
+            StartBlame::Host(pause) => AttemptEnd::HostFailed(error, pause),
+        }
+    }
+
     async fn drive(
         &self,
-        builder: RalphBuilder,
+        builder: Result<RalphBuilder, AssemblyError>,
         keeper: &LeaseKeeper,
+        iterations: watch::Receiver<IterationCount>,
         orders: &mut watch::Receiver<WorkOrder>,
     ) -> AttemptEnd {
-        let (steps, iterations) = watch::channel(());
-        let start = Box::pin(self.start(builder.sink(IterationSink(steps))));
+        let start = Box::pin(async { self.start(builder?).await });
         let run = tokio::select! {
             run = start => run,
             () = keeper.lost() => return AttemptEnd::Lost,
@@ -150,21 +178,25 @@ impl Attempt {
     }
 
     /// Waits for an order to shut down, and ends the iteration with what it has. Returns when that is recorded, when the next
-    /// one begins, or when the order is to end at once. The run itself does not end: the next worker resumes it.
+    /// one begins, or when the order is to end at once. Between two iterations there is nothing to wait for. The run itself
+    /// does not end: the next worker resumes it.
     async fn shut_down(
         &self,
         dir: &RunDir,
-        mut iterations: watch::Receiver<()>,
+        mut iterations: watch::Receiver<IterationCount>,
         orders: &mut watch::Receiver<WorkOrder>,
     ) -> Result<(), AssemblyError> {
         asked_for(orders, WorkOrder::Pause).await;
-        iterations.mark_unchanged();
+        let current = *iterations.borrow();
+        if !current.is_open {
+            return Ok(());
+        }
         let surroundings = &self.context.surroundings;
         let by = format!("the worker on {}", surroundings.owner().host);
         let request = InterventionRequest::new(Intervention::Rotate, by, surroundings.now());
         dir.inbox().leave(&request)?;
         tokio::select! {
-            _ = iterations.changed() => {}
+            _ = iterations.wait_for(|count| *count != current) => {}
             () = asked_for(orders, WorkOrder::End) => {}
         }
         Ok(())
@@ -193,29 +225,53 @@ impl Attempt {
             }
             // What it used is known from the renewals.
             AttemptEnd::Recorded(kind, reason) => store.finish(claim, *kind, reason, Usd::ZERO).await,
-            AttemptEnd::Failed(error) => {
-                let reason = reason_of(error);
-                let is_last = claim.attempt >= claim.max_attempts;
-                // Another process of this host may still end its work on the run.
-                let may_pass = matches!(
-                    error.kind(),
-                    AssemblyErrorKind::Runtime | AssemblyErrorKind::Conflict
-                );
-                if is_last || !may_pass {
-                    let reason = format!("attempt {} of {}: {reason}", claim.attempt, claim.max_attempts);
-                    // What it used is known from the renewals.
-                    return store
-                        .finish(claim, RunOutcomeKind::Paused, &reason, Usd::ZERO)
-                        .await;
-                }
-                let factor = 2_u32.saturating_pow(claim.attempt - 1).min(MOST_BACKOFF);
-                let retry_after = FIRST_BACKOFF * factor;
-                store
-                    .release(claim, &QueueRelease::Failed { retry_after, reason })
-                    .await
-            }
+            AttemptEnd::Failed(error) => self.write_failure(error).await,
+            // Another run is tried first when the pause is over: if that one begins, the host works again.
+            AttemptEnd::HostFailed(error, pause) => self.give_back(*pause * 2, error).await,
+            AttemptEnd::Busy(error) => self.give_back(self.lease, error).await,
         }
     }
+
+    async fn write_failure(&self, error: &AssemblyError) -> Result<LeaseState, StoreError> {
+        let (store, claim) = (&self.store, &self.claim);
+        let reason = reason_of(error);
+        let is_last = claim.attempt >= claim.max_attempts;
+        let may_pass = matches!(
+            error.kind(),
+            AssemblyErrorKind::Runtime | AssemblyErrorKind::Conflict
+        );
+        if is_last || !may_pass {
+            let reason = format!("attempt {} of {}: {reason}", claim.attempt, claim.max_attempts);
+            // What it used is known from the renewals.
+            return store
+                .finish(claim, RunOutcomeKind::Paused, &reason, Usd::ZERO)
+                .await;
+        }
+        let release = QueueRelease::Failed {
+            retry_after: backoff(claim.attempt),
+            reason,
+        };
+        store.release(claim, &release).await
+    }
+
+    /// Gives the run back without counting the attempt.
+    async fn give_back(
+        &self,
+        retry_after: Duration,
+        error: &AssemblyError,
+    ) -> Result<LeaseState, StoreError> {
+        let release = QueueRelease::NotStarted {
+            retry_after,
+            reason: reason_of(error),
+        };
+        self.store.release(&self.claim, &release).await
+    }
+}
+
+/// The wait after so many failures in a row.
+pub(super) fn backoff(failures: u32) -> Duration {
+    let factor = 2_u32.saturating_pow(failures.saturating_sub(1));
+    FIRST_BACKOFF * factor.min(MOST_BACKOFF)
 }
 
 /// Why an attempt failed, for people.
@@ -226,13 +282,31 @@ pub(super) fn reason_of(error: &AssemblyError) -> String {
     }
 }
 
-/// Marks the receiver as changed when an iteration begins or ends.
-struct IterationSink(watch::Sender<()>);
+/// The iterations that began in this attempt, and whether the last of them is still open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct IterationCount {
+    begun: u32,
+    is_open: bool,
+}
+
+/// Counts iterations.
+struct IterationSink {
+    count: watch::Sender<IterationCount>,
+    health: Arc<HostHealth>,
+}
 
 impl EventSink for IterationSink {
     fn emit(&self, event: &Event) {
-        if let EventKind::IterationStarted { .. } | EventKind::IterationEnded { .. } = event.kind {
-            self.0.send_replace(());
+        match event.kind {
+            EventKind::IterationStarted { .. } => {
+                self.health.begun();
+                self.count.send_modify(|count| {
+                    count.begun += 1;
+                    count.is_open = true;
+                });
+            }
+            EventKind::IterationEnded { .. } => self.count.send_modify(|count| count.is_open = false),
+            _ => {}
         }
     }
 }

@@ -5,6 +5,8 @@
 mod attempt;
 #[cfg(feature = "store")]
 mod exchange;
+#[cfg(feature = "store")]
+mod host_health;
 mod issue_work;
 #[cfg(feature = "store")]
 mod lease_keeper;

@@ -3,11 +3,12 @@
 //! A worker keeps nothing between runs, so any scheduler can start and end it. What proves its claim is an epoch, which every
 //! write to the queue and to the state ref of the run contains.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::assembly::{AssemblyContext, AssemblyError};
 use crate::state::RunOutcomeKind;
@@ -15,6 +16,7 @@ use crate::store::{ClaimRequest, Label, QueueClaim, SpendingLimits, Store, Store
 use crate::usage::Usd;
 
 use super::attempt::{Attempt, AttemptEnd, reason_of};
+use super::host_health::HostHealth;
 use super::issue_work::{WorkOrder, asked_for};
 use super::poller::NewBuilder;
 
@@ -58,6 +60,11 @@ pub(crate) struct Worker {
     reported_limit: Option<String>,
     /// Whether the last claim failed.
     is_store_down: bool,
+    health: Arc<HostHealth>,
+    /// Nothing is claimed before this time, because a run could not start here.
+    paused_until: Option<Instant>,
+    /// Why a run could not start here, for a worker that ends then.
+    host_error: Option<AssemblyError>,
 }
 
 /// What the last look at the queue found.
@@ -69,6 +76,8 @@ enum Looked {
     Nothing,
     /// The store did not answer.
     Failed,
+    /// It did not look, because a run could not start here.
+    Paused,
 }
 
 impl Worker {
@@ -95,28 +104,39 @@ impl Worker {
             claimed: 0,
             reported_limit: None,
             is_store_down: false,
+            health: Arc::default(),
+            paused_until: None,
+            host_error: None,
         }
     }
 
     /// Works until `orders` ask for an end or, by its options, until there is nothing left to do. Returns how many runs it
-    /// claimed.
+    /// claimed. That a run could not start on this host is an error where the worker would end by itself: a scheduler starts
+    /// it again, on this host or another one.
     pub(crate) async fn work(
         mut self,
         mut orders: watch::Receiver<WorkOrder>,
     ) -> Result<usize, AssemblyError> {
         let mut signal = self.store.listen().await?;
         while *orders.borrow() == WorkOrder::GoOn {
-            let looked = self.claim_all(&orders).await?;
+            let pause = self.pause();
+            let looked = match pause {
+                Some(_) => Looked::Paused,
+                None => self.claim_all(&orders).await?,
+            };
             let is_through = match self.end {
                 WorkerEnd::Once => self.claimed > 0 || looked == Looked::Nothing,
-                WorkerEnd::Drain => looked == Looked::Nothing,
+                WorkerEnd::Drain => looked == Looked::Nothing || looked == Looked::Paused,
                 WorkerEnd::Never => false,
             };
             if is_through && self.running.is_empty() {
-                return Ok(self.claimed);
+                return self.host_error.map_or(Ok(self.claimed), Err);
             }
+            let looks_again = looked == Looked::Nothing || looked == Looked::Failed;
+            let next_look = pause.filter(|_| self.end == WorkerEnd::Never);
             tokio::select! {
-                () = signal.wait_for_work(), if looked != Looked::Full => {}
+                () = signal.wait_for_work(), if looks_again => {}
+                () = sleep_until(next_look.unwrap_or_else(Instant::now)), if next_look.is_some() => {}
                 Some(ended) = self.running.join_next() => self.report(ended),
                 () = asked_for(&mut orders, WorkOrder::Pause) => {}
             }
@@ -151,8 +171,14 @@ impl Worker {
                 return Ok(Looked::Nothing);
             };
             self.claimed += 1;
-            self.begin(claim, sent, orders)?;
+            self.begin(claim, sent, orders);
         }
+    }
+
+    /// Until when nothing is claimed. A worker that ends by itself claims nothing more.
+    fn pause(&self) -> Option<Instant> {
+        let is_over = |until: &Instant| self.end == WorkerEnd::Never && *until <= Instant::now();
+        self.paused_until.filter(|until| !is_over(until))
     }
 
     fn store_failed(&mut self, error: StoreError) -> Result<Looked, AssemblyError> {
@@ -167,12 +193,7 @@ impl Worker {
         Ok(Looked::Failed)
     }
 
-    fn begin(
-        &mut self,
-        claim: QueueClaim,
-        sent: Instant,
-        orders: &watch::Receiver<WorkOrder>,
-    ) -> Result<(), AssemblyError> {
+    fn begin(&mut self, claim: QueueClaim, sent: Instant, orders: &watch::Receiver<WorkOrder>) {
         let (run, attempt) = (&claim.run, claim.attempt);
         let reporter = &self.context.reporter;
         reporter.inform(&format!(
@@ -185,10 +206,11 @@ impl Worker {
             claim,
             sent,
             lease: self.request.lease,
+            health: self.health.clone(),
         };
-        let builder = (self.builder)()?;
+        // That there is no builder fails this attempt, and not those that run.
+        let builder = (self.builder)();
         self.running.spawn(attempt.work(builder, orders.clone()));
-        Ok(())
     }
 
     /// Reports once that a budget keeps runs in the queue.
@@ -211,7 +233,7 @@ impl Worker {
         self.reported_limit = reached;
     }
 
-    fn report(&self, ended: Result<(QueueClaim, AttemptEnd), JoinError>) {
+    fn report(&mut self, ended: Result<(QueueClaim, AttemptEnd), JoinError>) {
         let reporter = &self.context.reporter;
         let (claim, end) = match ended {
             Ok(ended) => ended,
@@ -235,6 +257,22 @@ impl Worker {
                 let (number, most) = (claim.attempt, claim.max_attempts);
                 let reason = reason_of(&error);
                 reporter.warn(&format!("run {run}: attempt {number} of {most} failed: {reason}"));
+            }
+            AttemptEnd::HostFailed(error, pause) => {
+                let (reason, seconds) = (reason_of(&error), pause.as_secs());
+                let next = match self.end {
+                    WorkerEnd::Never => format!("claiming nothing for {seconds} s"),
+                    WorkerEnd::Once | WorkerEnd::Drain => "claiming nothing more".to_owned(),
+                };
+                reporter.warn(&format!(
+                    "run {run}: back in the queue, it could not start on this host: {reason}; {next}"
+                ));
+                self.paused_until = Some(Instant::now() + pause);
+                self.host_error = Some(error);
+            }
+            AttemptEnd::Busy(error) => {
+                let reason = reason_of(&error);
+                reporter.warn(&format!("run {run}: back in the queue: {reason}"));
             }
             AttemptEnd::Shutdown => reporter.inform(&format!("run {run}: back in the queue")),
             AttemptEnd::Lost => {

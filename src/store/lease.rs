@@ -22,6 +22,13 @@ pub enum LeaseState {
 pub enum QueueRelease {
     /// The worker shuts down. This attempt does not count.
     Shutdown,
+    /// The host could not start the run. This attempt does not count.
+    NotStarted {
+        /// How long to wait first.
+        retry_after: Duration,
+        /// Why it did not start, for people.
+        reason: String,
+    },
     /// The attempt failed. Another one may start after a while.
     Failed {
         /// How long to wait first.
@@ -113,6 +120,7 @@ impl Store {
     ) -> Result<LeaseState, StoreError> {
         let (wait, uncounted, reason) = match release {
             QueueRelease::Shutdown => (Duration::ZERO, 1_i64, None),
+            QueueRelease::NotStarted { retry_after, reason } => (*retry_after, 1, Some(storable(reason))),
             QueueRelease::Failed { retry_after, reason } => (*retry_after, 0, Some(storable(reason))),
         };
         let sql = self.sql(RELEASE);

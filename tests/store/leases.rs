@@ -16,6 +16,7 @@ on_both!(
     a_run_without_a_result_goes_to_a_person,
     a_worker_that_shuts_down_costs_no_attempt,
     a_failed_attempt_counts_and_waits,
+    a_run_that_did_not_start_waits_and_costs_no_attempt,
 );
 
 fn failed(seconds: u64) -> QueueRelease {
@@ -148,4 +149,23 @@ async fn a_failed_attempt_counts_and_waits(database: Database) {
     }
     assert_eq!(claim(&store, "a").await, None);
     assert_eq!(row(&store, 1).await.state, QueueState::NeedsPerson);
+}
+
+async fn a_run_that_did_not_start_waits_and_costs_no_attempt(database: Database) {
+    let store = database.open().await;
+    store.submit(&submission(1)).await.unwrap();
+    let claimed = claim(&store, "a").await.unwrap();
+    let release = QueueRelease::NotStarted {
+        retry_after: Duration::from_secs(20),
+        reason: "the engine is gone".into(),
+    };
+    assert_eq!(store.release(&claimed, &release).await.unwrap(), LeaseState::Held);
+    let waiting = row(&store, 1).await;
+    assert_eq!(
+        (waiting.state, waiting.attempts, waiting.reason.as_deref()),
+        (QueueState::Queued, 0, Some("the engine is gone"))
+    );
+    assert_eq!(claim(&store, "b").await, None);
+    database.jump(21).await;
+    assert_eq!(claim(&store, "b").await.unwrap().attempt, 1);
 }

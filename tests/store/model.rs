@@ -44,7 +44,7 @@ enum Action {
     },
     Release {
         claim: usize,
-        failed: bool,
+        why: Why,
     },
     Kill {
         worker: usize,
@@ -56,6 +56,14 @@ enum Action {
         run: usize,
     },
     RemoveEnded,
+}
+
+/// Why a worker gives a run back.
+#[derive(Clone, Copy, Debug)]
+enum Why {
+    Shutdown,
+    NotStarted,
+    Failed,
 }
 
 /// The third worker is a Mac.
@@ -70,7 +78,8 @@ fn action() -> impl Strategy<Value = Action> {
         8 => (0..WORKERS).prop_map(|worker| Action::Claim { worker }),
         3 => any_claim.clone().prop_map(|claim| Action::Renew { claim }),
         3 => (any_claim.clone(), any::<bool>()).prop_map(|(claim, paused)| Action::Finish { claim, paused }),
-        2 => (any_claim, any::<bool>()).prop_map(|(claim, failed)| Action::Release { claim, failed }),
+        2 => (any_claim, prop_oneof![Just(Why::Shutdown), Just(Why::NotStarted), Just(Why::Failed)])
+            .prop_map(|(claim, why)| Action::Release { claim, why }),
         1 => (0..WORKERS).prop_map(|worker| Action::Kill { worker }),
         4 => (-2..8_i64).prop_map(|tens| Action::Jump { seconds: tens * 10 }),
         1 => (0..100_usize).prop_map(|run| Action::Requeue { run }),
@@ -187,7 +196,7 @@ impl Pair<'_> {
             Action::Claim { worker } => self.claim(worker).await,
             Action::Renew { claim } => self.renew(claim).await,
             Action::Finish { claim, paused } => self.finish(claim, paused).await,
-            Action::Release { claim, failed } => self.release(claim, failed).await,
+            Action::Release { claim, why } => self.release(claim, why).await,
             Action::Kill { worker } => self.model.claims.retain(|claimed| claimed.worker != worker),
             Action::Jump { seconds } => {
                 self.model.now += seconds;
@@ -310,24 +319,22 @@ impl Pair<'_> {
         assert_eq!(finished.unwrap(), state_of(held));
     }
 
-    async fn release(&mut self, index: usize, failed: bool) {
+    async fn release(&mut self, index: usize, why: Why) {
         let Some((number, claim)) = self.choose(index) else {
             return;
         };
-        let due_at = self.model.now + if failed { DELAY } else { 0 };
+        let (retry_after, reason) = (Duration::from_secs(DELAY.unsigned_abs()), String::new());
+        let (release, counts, delay) = match why {
+            Why::Shutdown => (QueueRelease::Shutdown, false, 0),
+            Why::NotStarted => (QueueRelease::NotStarted { retry_after, reason }, false, DELAY),
+            Why::Failed => (QueueRelease::Failed { retry_after, reason }, true, DELAY),
+        };
+        let due_at = self.model.now + delay;
         let held = self.model.held(number, claim.epoch);
         let held = held.filter(|row| row.state == QueueState::Running).map(|row| {
-            row.attempts -= u32::from(!failed);
+            row.attempts -= u32::from(!counts);
             (row.state, row.owner, row.due_at) = (QueueState::Queued, None, due_at);
         });
-        let release = if failed {
-            QueueRelease::Failed {
-                retry_after: Duration::from_secs(DELAY.unsigned_abs()),
-                reason: String::new(),
-            }
-        } else {
-            QueueRelease::Shutdown
-        };
         assert_eq!(
             self.store.release(&claim, &release).await.unwrap(),
             state_of(held)

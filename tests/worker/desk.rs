@@ -11,17 +11,31 @@ use ralph::store::{QueueRow, QueueState, Store, StoreAddress};
 use serde_json::Value;
 use sqlx::{Connection, PgConnection};
 
+use crate::support::fake_github::{FakeGitHub, LimitSettings, Role};
 use crate::support::postgres::PostgresServer;
-use crate::support::ralph::{Ended, PATIENCE, Place, finish, processes_of, script, whole_task};
+use crate::support::ralph::{Ended, PATIENCE, Place, TASK, finish, processes_of, script, whole_task};
 
 /// The lease of all claims.
 pub const LEASE: Duration = Duration::from_secs(3);
+
+/// The repository on the fake, the token for it, and what the token may do.
+pub const REPO: &str = "acme/widget";
+const TOKEN: &str = "github_pat_CANARY_0123456789abcdef";
+const PERMISSIONS: [&str; 5] = [
+    "contents:write",
+    "pull_requests:write",
+    "checks:read",
+    "statuses:read",
+    "actions:read",
+];
 
 /// A user's repository and a queue.
 pub struct Desk {
     pub place: Place,
     database: String,
     server: Option<Arc<PostgresServer>>,
+    /// Where runs open their pull requests, if not in the repository itself.
+    pub github: Option<FakeGitHub>,
 }
 
 impl Desk {
@@ -32,6 +46,7 @@ impl Desk {
             database: format!("sqlite:///{}", place.home().join("ralph.db").display()),
             place,
             server: None,
+            github: None,
         }
     }
 
@@ -51,7 +66,51 @@ impl Desk {
             place: Place::new(),
             database: server.url(&name),
             server: Some(server),
+            github: None,
         }
+    }
+
+    /// Runs open their pull requests at a GitHub, with the first commit that they push. `more` is added to the configuration.
+    pub fn with_github(mut self, more: &str) -> Self {
+        let github = FakeGitHub::start();
+        // Those of GitHub itself would make a test wait; the suite `github` keeps them.
+        github.set_limits(LimitSettings {
+            primary: u32::MAX,
+            writes_a_minute: usize::MAX,
+            writes_an_hour: usize::MAX,
+            ..LimitSettings::default()
+        });
+        github.add_repo(REPO);
+        github.add_collaborator(REPO, "ralph-bot", Role::Write);
+        github.add_pat(TOKEN, "ralph-bot", &PERMISSIONS);
+        // Every push leaves a line in the log of its branch.
+        github.git(REPO, &["config", "core.logAllRefUpdates", "always"]);
+        let (place, url) = (&self.place, github.url());
+        let dir = github.git(REPO, &["rev-parse", "--absolute-git-dir"]);
+        place.git(&["push", "--quiet", "--force", dir.trim(), "main"]);
+        place.git(&["remote", "add", "origin", &github.git_url(REPO)]);
+        let config = format!(
+            "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"local\"\n[sandbox.network]\npolicy = \"allow-all\"\n\
+             [forge]\ntype = \"github\"\n[forge.github]\nurl = \"{url}\"\napi_url = \"{url}\"\n\
+             writes_per_minute = 100000\nwrites_per_hour = 100000\n{more}"
+        );
+        place.write("ralph.toml", &config);
+        let early = "max_iterations: 6\npr:\n  when: first-push\n";
+        place.write("ralph_task.md", &TASK.replace("max_iterations: 6\n", early));
+        self.github = Some(github);
+        self
+    }
+
+    /// Runs SQL beside the queue, which is in Postgres.
+    pub async fn execute(&self, sql: &str) {
+        let mut connection = PgConnection::connect(&self.database).await.unwrap();
+        sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+    }
+
+    /// A number in the queue's database, which is in Postgres.
+    pub async fn count(&self, sql: &str) -> i64 {
+        let mut connection = PgConnection::connect(&self.database).await.unwrap();
+        sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap()
     }
 
     /// The queue.
@@ -81,7 +140,14 @@ impl Desk {
         if self.server.is_some() {
             command.env("RALPH_DB_URL", &self.database);
         }
+        self.with_token(&mut command);
         command
+    }
+
+    fn with_token(&self, command: &mut Command) {
+        if self.github.is_some() {
+            command.env("GITHUB_PAT", TOKEN);
+        }
     }
 
     /// Runs `ralph` as a process of the user.
@@ -104,6 +170,7 @@ impl Desk {
         command.args(args);
         command.env("RALPH_HOME", self.home(host));
         command.env("RALPH_DB_URL", &self.database);
+        self.with_token(&mut command);
         command
     }
 

@@ -1,14 +1,16 @@
 //! Workers that are ended, killed and suspended. Each has a `RALPH_HOME` of its own, as on a host of its own.
 
+use std::io::Write;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use ralph::RunId;
 use ralph::store::{EventPosition, QueueState};
 use serde_json::Value;
 
-use crate::desk::{Desk, LEASE, host_label};
+use crate::desk::{Desk, LEASE, REPO, host_label};
 use crate::need;
-use crate::support::ralph::{Live, commit, doing, ending, eventually, run, script, write};
+use crate::support::ralph::{Live, commit, doing, ending, eventually, run, script, whole_task, write};
 
 /// A run whose first iteration takes long unless the file `go` is there.
 fn slow(desk: &Desk) -> Value {
@@ -26,9 +28,22 @@ fn let_go(desk: &Desk) {
     std::fs::write(desk.place.path().join("go"), "").unwrap();
 }
 
+/// The events of a run on a host.
+fn events_file(desk: &Desk, host: &str, run: &str) -> PathBuf {
+    desk.home(host).join("runs").join(run).join("events.jsonl")
+}
+
+/// The events of a run in the store.
+async fn mirrored(desk: &Desk, run: &str) -> Vec<(EventPosition, String)> {
+    let (store, run) = (desk.store().await, RunId::parse(run).unwrap());
+    let events = store.events(&run, EventPosition::default(), 10_000).await;
+    store.close().await;
+    events.unwrap()
+}
+
 /// Waits until the worker's agent waits in its first iteration.
 fn wait_for_action(desk: &Desk, host: &str, run: &str) {
-    let events = desk.home(host).join("runs").join(run).join("events.jsonl");
+    let events = events_file(desk, host, run);
     eventually("the agent works", || {
         let text = std::fs::read_to_string(&events).unwrap_or_default();
         text.lines()
@@ -132,22 +147,170 @@ async fn what_is_asked_on_another_host_reaches_the_run_and_its_events_come_back(
     worker.wait().expect(0, &["stopped"]);
     let row = desk.row(&run).await;
     assert_eq!(row.outcome.as_deref(), Some("stopped"));
-    let run = RunId::parse(&run).unwrap();
-    let store = desk.store().await;
-    assert_eq!(store.waiting_interventions(&run).await.unwrap(), []);
-    let mirrored = store
-        .events(&run, EventPosition::default(), 10_000)
-        .await
-        .unwrap();
-    let file = desk
-        .home("first")
-        .join("runs")
-        .join(run.as_str())
-        .join("events.jsonl");
-    let written = std::fs::read_to_string(file).unwrap();
+    let waiting = "SELECT count(*) FROM interventions WHERE moved_at IS NULL";
+    assert_eq!(desk.count(waiting).await, 0);
+    let mirrored = mirrored(&desk, &run).await;
+    let written = std::fs::read_to_string(events_file(&desk, "first", &run)).unwrap();
     let texts: Vec<&str> = mirrored.iter().map(|(_, event)| event.as_str()).collect();
     assert_eq!(texts, written.lines().collect::<Vec<_>>());
+    let (store, run) = (desk.store().await, RunId::parse(&run).unwrap());
     let last = mirrored[mirrored.len() - 2].0;
     let after = store.events(&run, last, 10_000).await.unwrap();
     assert_eq!(after, mirrored[mirrored.len() - 1..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_a_killed_worker_are_mirrored_by_the_next_one_on_its_host() {
+    let desk = need!(Desk::postgres().await);
+    let run = desk.submit(&slow(&desk), &["--label", &host_label()]);
+    let first = Live::start(&mut desk.worker("first", &[]));
+    wait_for_action(&desk, "first", &run);
+    first.signal("KILL");
+    first.wait();
+    let file = events_file(&desk, "first", &run);
+    // One that the worker had no time for, and too long for one read.
+    let long = format!("{{\"long\":\"{}\"}}\n", "x".repeat(3 << 20));
+    let mut events = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
+    events.write_all(long.as_bytes()).unwrap();
+    let_go(&desk);
+    let second = Live::start(&mut desk.worker("first", &[]));
+    desk.wait_until_finished(&run).await;
+    second.signal("TERM");
+    assert_eq!(second.wait().code, Some(0));
+    let written = std::fs::read_to_string(file).unwrap();
+    let mirrored = mirrored(&desk, &run).await;
+    let texts: Vec<&str> = mirrored.iter().map(|(_, event)| event.as_str()).collect();
+    assert!(texts == written.lines().collect::<Vec<_>>(), "a gap, or a double");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_note_that_a_killed_worker_had_reaches_the_run_on_the_next_host() {
+    let desk = need!(Desk::postgres().await);
+    let run = desk.submit(&slow(&desk), &["--label", &host_label()]);
+    let first = Live::start(&mut desk.worker("first", &[]));
+    wait_for_action(&desk, "first", &run);
+    desk.run(&["note", &run, "blue, please"])
+        .expect(0, &["Left for run"]);
+    let inbox = desk.home("first").join("runs").join(&run).join("control");
+    eventually("the worker has the note", || {
+        std::fs::read_dir(&inbox).is_ok_and(|mut entries| entries.next().is_some())
+    });
+    first.signal("KILL");
+    first.wait();
+    let_go(&desk);
+    let second = Live::start(&mut desk.worker("second", &[]));
+    desk.wait_until_finished(&run).await;
+    second.signal("TERM");
+    assert_eq!(second.wait().code, Some(0));
+    let notes = desk
+        .place
+        .git(&["show", &format!("refs/ralph/{run}/state:ralph/notes.md")]);
+    assert_eq!(notes.matches("blue, please").count(), 1, "{notes}");
+}
+
+/// Two workers of one host share its data directory, where the first one still has the lock on the run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_worker_costs_no_attempt_on_its_host() {
+    let desk = need!(Desk::postgres().await);
+    let run = desk.submit(&slow(&desk), &["--label", &host_label(), "--max-attempts", "2"]);
+    let zombie = Live::start(&mut desk.worker("first", &["--once"]));
+    wait_for_action(&desk, "first", &run);
+    zombie.signal("STOP");
+    std::thread::sleep(LEASE * 2);
+    for _ in 0..2 {
+        desk.work("first", &["--once"])
+            .expect(0, &["back in the queue", "is being worked on by process"]);
+        let row = desk.row(&run).await;
+        assert_eq!((row.state, row.attempts), (QueueState::Queued, 1), "{row:?}");
+        desk.execute("UPDATE queue SET due_at = 0").await;
+    }
+    zombie.signal("CONT");
+    zombie.wait().expect(0, &["the lease is lost"]);
+    assert_eq!(desk.processes(), [""; 0], "its sandbox is stopped");
+    let_go(&desk);
+    desk.work("first", &["--once"]).expect(0, &["done"]);
+    assert_eq!(desk.recorded(&run), [1, 2]);
+}
+
+/// The run waits for CI, which may take an hour.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_is_terminated_between_iterations_does_not_wait() {
+    let ci = "[done]\nwait_for_ci = true\nci_settle_seconds = 1\nci_poll_seconds = 1\n";
+    let desk = Desk::sqlite().with_github(ci);
+    let github = desk.github.as_ref().unwrap();
+    let run = desk.submit(&script([whole_task()]), &[]);
+    let worker = Live::start(&mut desk.worker("user", &[]));
+    eventually("the pull request is open", || github.pulls(REPO).len() == 1);
+    let head = github.pulls(REPO)[0].head_sha.clone();
+    github.set_check_run(REPO, &head, "lint", "in_progress", None);
+    let events = events_file(&desk, "user", &run);
+    eventually("the iteration has ended", || {
+        let text = std::fs::read_to_string(&events).unwrap_or_default();
+        text.contains("\"pull_request\"")
+    });
+    worker.signal("TERM");
+    worker.wait().expect(0, &["back in the queue"]);
+    assert_eq!(desk.row(&run).await.attempts, 0);
+    github.set_check_run(REPO, &head, "lint", "completed", Some("success"));
+    desk.work("user", &["--once"]).expect(0, &["done"]);
+    assert_eq!(desk.recorded(&run), [1]);
+    assert_eq!(github.pulls(REPO).len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_cannot_start_runs_sends_none_to_a_person() {
+    let desk = need!(Desk::postgres().await);
+    let runs = [(); 3].map(|()| desk.submit_short(&["--label", &host_label(), "--max-attempts", "1"]));
+    // What every run on this host needs cannot be read.
+    std::fs::create_dir_all(desk.home("broken").join("evidence-key.pem")).unwrap();
+    for _ in 0..2 {
+        desk.execute("UPDATE queue SET due_at = 0").await;
+        let ended = desk.work("broken", &["--drain"]);
+        ended.expect(2, &["it could not start on this host", "evidence-key.pem"]);
+        let claims = ended.stderr.matches(": claimed").count();
+        assert_eq!(claims, 1, "it claims nothing more: {ended:?}");
+    }
+    let waiting = Live::start(&mut desk.worker("broken", &[]));
+    desk.execute("UPDATE queue SET due_at = 0").await;
+    let host_is_named = "SELECT count(*) FROM queue WHERE reason LIKE '%evidence-key.pem%'";
+    while desk.count(host_is_named).await == 0 {
+        tokio::time::sleep(LEASE / 30).await;
+    }
+    waiting.signal("TERM");
+    waiting.wait().expect(0, &["claiming nothing for 15 s"]);
+    for run in &runs {
+        let row = desk.row(run).await;
+        assert_eq!((row.state, row.attempts), (QueueState::Queued, 0), "{row:?}");
+    }
+    desk.execute("UPDATE queue SET due_at = 0").await;
+    desk.work("good", &["--drain"]).expect(0, &["done"]);
+    for run in &runs {
+        assert_eq!(desk.row(run).await.outcome.as_deref(), Some("done"));
+    }
+}
+
+/// The configuration that the second one needs is broken; the first one has read it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_cannot_start_does_not_end_those_that_run() {
+    let desk = need!(Desk::postgres().await);
+    let first = desk.submit(&slow(&desk), &["--label", &host_label()]);
+    let second = desk.submit_short(&["--label", &host_label(), "--not-before", "2100-01-01T00:00:00Z"]);
+    let worker = Live::start(&mut desk.worker("user", &["--max", "2"]));
+    wait_for_action(&desk, "user", &first);
+    let config = std::fs::read_to_string(desk.place.repo().join("ralph.toml")).unwrap();
+    desk.place.write("ralph.toml", "[sandbox\n");
+    desk.execute("UPDATE queue SET due_at = 0 WHERE state = 'queued'")
+        .await;
+    let has_failed = "SELECT count(*) FROM queue WHERE reason LIKE '%ralph.toml%'";
+    while desk.count(has_failed).await == 0 {
+        tokio::time::sleep(LEASE / 30).await;
+    }
+    desk.place.write("ralph.toml", &config);
+    let_go(&desk);
+    desk.wait_until_finished(&first).await;
+    worker.signal("TERM");
+    assert_eq!(worker.wait().code, Some(0));
+    assert_eq!(desk.row(&first).await.outcome.as_deref(), Some("done"));
+    // Another run had begun here, so this one is to blame: nothing says that it will pass.
+    assert_eq!(desk.row(&second).await.state, QueueState::NeedsPerson);
 }
