@@ -1,4 +1,4 @@
-//! Three workers on one Postgres, many runs, and faults at random moments.
+//! Three workers on one Postgres, many runs, and faults at random moments. The runs open pull requests at a GitHub.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,49 +7,48 @@ use fastrand::Rng;
 use ralph::store::{QueueRow, QueueState, Store};
 use serde_json::Value;
 
-use crate::desk::{Desk, LEASE, host_label};
+use crate::desk::{Desk, LEASE, REPO, host_label};
 use crate::need;
 use crate::support::postgres::PostgresServer;
 use crate::support::ralph::{Live, PATIENCE, commit, doing, ending, run, script, write};
 
 /// How many runs and how many faults, if the environment does not say so.
-const RUNS: usize = 6;
-const FAULTS: usize = 12;
+const RUNS: usize = 12;
+const FAULTS: usize = 40;
 
-const WORKERS: usize = 3;
+/// The host of each worker. Two share one, and with it a data directory.
+const HOSTS: [&str; 3] = ["host0", "host0", "host1"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_run_is_done_once_whatever_happens_to_workers() {
     let server = Arc::new(need!(PostgresServer::start(&[])));
-    let desk = Desk::on(server.clone()).await;
+    let desk = Desk::on(server.clone()).await.with_github("");
     let (runs, faults) = (
         number("RALPH_WORKER_RUNS", RUNS),
         number("RALPH_WORKER_FAULTS", FAULTS),
     );
     let seed = fastrand::u64(..);
     println!("seed {seed}");
-    let mut weather = Storm {
+    let mut storm = Storm {
         rng: Rng::with_seed(seed),
-        workers: (0..WORKERS)
-            .map(|number| HostWorker::start(&desk, number))
-            .collect(),
+        workers: HOSTS.iter().map(|host| HostWorker::start(&desk, host)).collect(),
         faults: [0; 2],
     };
     let store = desk.store().await;
     let (mut submitted, started, mut is_restarted) = (Vec::new(), Instant::now(), false);
     loop {
         let open = unfinished(&store).await.len();
-        let is_over = weather.count() >= faults && submitted.len() >= runs;
+        let is_over = storm.count() >= faults && submitted.len() >= runs;
         if is_over && open == 0 {
             break;
         }
         // Faults meet work until the last one.
-        if !is_over && (submitted.len() < runs || open < WORKERS) {
+        if !is_over && (submitted.len() < runs || open < HOSTS.len()) {
             submitted.push(desk.submit(&steps(), &["--label", &host_label(), "--max-attempts", "1000"]));
         }
-        if weather.count() < faults {
-            weather.strike(&desk);
-            if !is_restarted && weather.count() >= faults / 2 {
+        if storm.count() < faults {
+            storm.strike(&desk);
+            if !is_restarted && storm.count() >= faults / 2 {
                 is_restarted = true;
                 let before = desk.server_start().await;
                 server.restart();
@@ -58,16 +57,16 @@ async fn every_run_is_done_once_whatever_happens_to_workers() {
                 }
             }
         }
-        weather.resume_due();
+        storm.resume_due();
         assert!(
             started.elapsed() < PATIENCE + LEASE * 4 * u32::try_from(runs + faults).unwrap(),
             "{:#?}",
             unfinished(&store).await
         );
-        tokio::time::sleep(Duration::from_millis(weather.rng.u64(50..800))).await;
+        tokio::time::sleep(Duration::from_millis(storm.rng.u64(50..800))).await;
     }
-    let [kills, stops] = weather.faults;
-    weather.end();
+    let [kills, stops] = storm.faults;
+    storm.end();
     for run in &submitted {
         assert_undisturbed(&desk, run).await;
     }
@@ -76,10 +75,8 @@ async fn every_run_is_done_once_whatever_happens_to_workers() {
         "{} runs, {kills} kills, {stops} suspensions, {took} s",
         submitted.len()
     );
-    let branches = desk
-        .place
-        .git(&["for-each-ref", "--format=%(refname)", "refs/heads/ralph/"]);
-    assert_eq!(branches.lines().count(), submitted.len(), "{branches}");
+    let pulls = desk.github.as_ref().unwrap().pulls(REPO);
+    assert_eq!(pulls.len(), submitted.len(), "{pulls:#?}");
     assert_eq!(desk.processes(), [""; 0]);
 }
 
@@ -105,25 +102,29 @@ async fn assert_undisturbed(desk: &Desk, run: &str) {
         "{row:?}"
     );
     assert_eq!(desk.recorded(run), [1, 2, 3, 4], "{run}");
-    assert_eq!(
-        desk.subjects(run),
-        ["Step 4", "Step 3", "Step 2", "Step 1"],
-        "{run}"
-    );
-    let branch = desk.branch(run);
-    assert_eq!(
-        desk.place.git(&["ls-tree", "--name-only", &branch]),
-        "README.md\na.txt\nb.txt\ntest.sh\n"
-    );
-    assert_eq!(desk.place.git(&["show", &format!("{branch}:a.txt")]), "hello 3\n");
+    let (branch, github) = (desk.branch(run), desk.github.as_ref().unwrap());
+    let on_github = |args: &[&str]| github.git(REPO, args);
+    let subjects = on_github(&["log", "--format=%s", &format!("main..{branch}")]);
+    assert_eq!(subjects, "Step 4\nStep 3\nStep 2\nStep 1", "{run}");
+    let files = on_github(&["ls-tree", "--name-only", &branch]);
+    assert_eq!(files, "README.md\na.txt\nb.txt\ntest.sh", "{run}");
+    assert_eq!(on_github(&["show", &format!("{branch}:a.txt")]), "hello 3");
     let journal = desk.journal(run);
-    let count = |entry: &str| journal.iter().filter(|line| line["entry"] == entry).count();
-    assert_eq!(count("ended"), 1, "{journal:#?}");
-    let tip = desk.place.git(&["rev-parse", &branch]);
-    let published = journal.iter().filter(|line| line["entry"] == "pull_request");
-    for line in published {
-        assert_eq!(line["commit"], tip.trim(), "{line}");
+    let ends = journal.iter().filter(|line| line["entry"] == "ended").count();
+    assert_eq!(ends, 1, "{journal:#?}");
+    let tip = on_github(&["rev-parse", &branch]);
+    let pulls = github.pulls(REPO);
+    let own: Vec<_> = pulls.iter().filter(|pull| pull.head == branch).collect();
+    assert_eq!(own.len(), 1, "{run}: {pulls:#?}");
+    assert!(own[0].open && !own[0].draft && own[0].head_sha == tip, "{own:#?}");
+    // A worker that lost the run would push what the others do not have, or what was there before.
+    let pushes = on_github(&["reflog", "show", "--format=%H", &format!("refs/heads/{branch}")]);
+    let pushes: Vec<&str> = pushes.lines().rev().collect();
+    for (older, newer) in pushes.iter().zip(&pushes[1..]) {
+        let between = on_github(&["rev-list", "--count", &format!("{newer}..{older}")]);
+        assert_eq!(between, "0", "{run}: {pushes:?}");
     }
+    assert_eq!(pushes.last(), Some(&tip.as_str()), "{run}");
 }
 
 async fn unfinished(store: &Store) -> Vec<QueueRow> {
@@ -148,17 +149,16 @@ fn number(variable: &str, default: usize) -> usize {
 
 /// One of the hosts: its worker is started again when it is killed.
 struct HostWorker {
-    host: String,
+    host: &'static str,
     process: Live,
     /// When it goes on, if it is suspended.
     resumes: Option<Instant>,
 }
 
 impl HostWorker {
-    fn start(desk: &Desk, number: usize) -> Self {
-        let host = format!("host{number}");
+    fn start(desk: &Desk, host: &'static str) -> Self {
         Self {
-            process: Live::start(&mut desk.worker(&host, &["--max", "2"])),
+            process: Live::start(&mut desk.worker(host, &["--max", "2"])),
             host,
             resumes: None,
         }
@@ -187,12 +187,12 @@ impl Storm {
         }
         if !worker.process.is_running() {
             // It began while Postgres did not answer. A scheduler starts it again.
-            worker.process = Live::start(&mut desk.worker(&worker.host, &["--max", "2"]));
+            worker.process = Live::start(&mut desk.worker(worker.host, &["--max", "2"]));
             return;
         }
         if is_kill {
             worker.process.signal("KILL");
-            worker.process = Live::start(&mut desk.worker(&worker.host, &["--max", "2"]));
+            worker.process = Live::start(&mut desk.worker(worker.host, &["--max", "2"]));
             self.faults[0] += 1;
         } else {
             worker.process.signal("STOP");
