@@ -66,7 +66,7 @@ impl Notifier {
         for channel in channels {
             let (done, watched) = watch::channel(0);
             seen.push(watched);
-            let courier = Courier {
+            let deliveries = ChannelDeliveries {
                 label: channel.address.label(),
                 channel,
                 log: log.clone(),
@@ -74,7 +74,7 @@ impl Notifier {
                 started,
                 settled: None,
             };
-            tasks.spawn(courier.serve(wakes.subscribe(), done));
+            tasks.spawn(deliveries.serve(wakes.subscribe(), done));
         }
         Self {
             wakes,
@@ -132,7 +132,7 @@ impl NotifierParts {
 }
 
 /// Delivers to one channel.
-struct Courier {
+struct ChannelDeliveries {
     channel: NotifyChannel,
     label: String,
     log: DeliveryLog,
@@ -142,7 +142,7 @@ struct Courier {
     settled: Option<SettledNotices>,
 }
 
-impl Courier {
+impl ChannelDeliveries {
     async fn serve(mut self, mut wakes: watch::Receiver<u64>, done: watch::Sender<u64>) {
         let sender = match Sender::new(self.parts.host.clone()) {
             Ok(sender) => sender,
