@@ -56,8 +56,9 @@ impl Container {
     pub fn sealed(&self) -> String {
         format!(
             "[sandbox]\ntype = \"docker\"\nimage = \"{}\"\n[sandbox.network]\npolicy = \"deny\"\n\
-             [sandbox.resources]\nmemory = \"2g\"\ncpus = \"1\"\n",
-            self.image
+             [sandbox.resources]\nmemory = \"2g\"\ncpus = \"1\"\n{}",
+            self.image,
+            engine::seal_config()
         )
     }
 
@@ -75,9 +76,10 @@ impl Container {
             "[sandbox]\ntype = \"docker\"\nimage = \"{}\"\n\
              mounts = [{{ source = \"{}\", target = \"/usr/local/bin/{name}\" }}]\n\
              [sandbox.network]\n{network}\n\
-             [sandbox.resources]\nmemory = \"2g\"\ncpus = \"1\"\n",
+             [sandbox.resources]\nmemory = \"2g\"\ncpus = \"1\"\n{}",
             self.image,
             program.display(),
+            engine::seal_config()
         )
     }
 }
