@@ -11,6 +11,10 @@ use crate::exec::ProcessInfo;
 pub(super) struct Owner {
     /// The name of its host.
     host: String,
+    /// The id of the data directory that the sandbox is kept in: hosts that share an engine may have one name, but never one data
+    /// directory. `None` if an older version created the sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    data_dir: Option<String>,
     pid: u32,
     /// When it started ([`ProcessInfo::started`]), because process ids are reused. `None` if that is unknown.
     started: Option<u64>,
@@ -22,9 +26,23 @@ impl Owner {
         let pid = std::process::id();
         Self {
             host: host.to_owned(),
+            data_dir: None,
             pid,
             started: ProcessInfo::read(pid).map(|info| info.started),
         }
+    }
+
+    /// The same process, as the owner of a sandbox in the data directory with this id.
+    pub(super) fn in_data_dir(self, id: String) -> Self {
+        Self {
+            data_dir: Some(id),
+            ..self
+        }
+    }
+
+    /// Whether its sandbox may be one of the data directory with this id. `None` is a data directory without sandboxes.
+    pub(super) fn may_be_in_data_dir(&self, id: Option<&str>) -> bool {
+        self.data_dir.is_none() || self.data_dir.as_deref() == id
     }
 
     /// The value of the owner label of a container.
@@ -85,9 +103,20 @@ mod tests {
         let here = Owner::this_process("here");
         let far = Owner {
             host: "there".to_owned(),
+            data_dir: None,
             pid: u32::MAX / 2,
             started: None,
         };
         assert!(!far.is_dead(&here));
+    }
+
+    #[test]
+    fn an_owner_of_another_data_directory_is_known_by_its_id() {
+        let owner = Owner::this_process("here").in_data_dir("1f".to_owned());
+        assert!(owner.may_be_in_data_dir(Some("1f")));
+        assert!(!owner.may_be_in_data_dir(Some("2e")));
+        assert!(!owner.may_be_in_data_dir(None));
+        let older: Owner = serde_json::from_str(r#"{"host":"here","pid":1,"started":null}"#).unwrap();
+        assert!(older.may_be_in_data_dir(Some("1f")) && older.may_be_in_data_dir(None));
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::SandboxError;
 use super::files::{self, FileOwner};
 use super::owner::Owner;
-use crate::atomic_file::{FileAccess, write_atomically};
+use crate::atomic_file::{FileAccess, create_durably, write_atomically};
 use crate::exec::blocking;
 use crate::id::RunId;
 
@@ -53,6 +53,29 @@ pub(super) enum DirLock {
 }
 
 impl SandboxDir {
+    /// The id of the directory `base`, which is random; `None` if no sandbox was created in it yet.
+    pub(super) fn base_id(base: &Path) -> Result<Option<String>, SandboxError> {
+        let file = base_id_file(base);
+        match fs::read_to_string(&file) {
+            Ok(id) => Ok(Some(id)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(SandboxError::host("read", &file, error)),
+        }
+    }
+
+    /// The same, which is chosen if there is none.
+    pub(super) fn ensure_base_id(base: &Path) -> Result<String, SandboxError> {
+        if let Some(id) = Self::base_id(base)? {
+            return Ok(id);
+        }
+        let file = base_id_file(base);
+        let id = format!("{:032x}", fastrand::u128(..));
+        let created = create_durably(&file, id.as_bytes(), FileAccess::Private);
+        created.map_err(|error| SandboxError::host("write", &file, error))?;
+        // Another process may have been faster.
+        Ok(Self::base_id(base)?.unwrap_or(id))
+    }
+
     /// The directory of the sandbox with this name.
     pub(super) fn new(base: &Path, name: &str) -> Self {
         Self { dir: base.join(name) }
@@ -253,4 +276,9 @@ impl SandboxDir {
     fn error(&self, operation: &str, error: io::Error) -> SandboxError {
         SandboxError::host(operation, &self.dir, error)
     }
+}
+
+/// The file with the id of `base`. It is beside it, because every entry of `base` is a sandbox.
+fn base_id_file(base: &Path) -> PathBuf {
+    base.with_extension("id")
 }

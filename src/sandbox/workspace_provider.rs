@@ -194,7 +194,10 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
             run: spec.run.clone(),
             task: spec.purpose.task.clone(),
             fingerprint: fingerprint.ok_or_else(|| missing_image(spec))?,
-            owner: self.owner.clone(),
+            owner: self
+                .owner
+                .clone()
+                .in_data_dir(SandboxDir::ensure_base_id(&self.base)?),
             for_evidence,
         })
     }
@@ -281,12 +284,15 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
     /// All sandboxes by name: those that the backend knows, and directories whose container or VM is gone.
     async fn census(&self) -> Result<Vec<FoundSandbox>, SandboxError> {
         let dirs = SandboxDir::all(&self.base)?;
+        let base_id = SandboxDir::base_id(&self.base)?;
         let instances = self.backend.instances(&dirs).await?;
         let alone = |dir: &SandboxDir| instances.iter().all(|instance| instance.dir != *dir);
         let alone: Vec<SandboxDir> = dirs.into_iter().filter(alone).collect();
         let alone = alone.into_iter().map(|dir| (dir, None));
         let all = alone.chain(instances.into_iter().map(|it| (it.dir.clone(), Some(it))));
-        let mut found: Vec<FoundSandbox> = all.map(|(dir, instance)| self.found(dir, instance)).collect();
+        let mut found: Vec<FoundSandbox> = all
+            .map(|(dir, instance)| self.found(dir, instance, base_id.as_deref()))
+            .collect();
         // The sandbox of the agent comes before that of evidence, so that a search by run finds it.
         let order = |found: &FoundSandbox| {
             let for_evidence = found.record.as_ref().is_some_and(|record| record.for_evidence);
@@ -296,10 +302,12 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
         Ok(found)
     }
 
-    fn found(&self, dir: SandboxDir, instance: Option<Instance>) -> FoundSandbox {
+    fn found(&self, dir: SandboxDir, instance: Option<Instance>, base_id: Option<&str>) -> FoundSandbox {
         let record = dir.record();
         let (creator_run, creator) = instance.as_ref().map_or((None, None), |it| it.creator.clone());
         let run = record.as_ref().map(|record| record.run.clone()).or(creator_run);
+        // Without a record, the directory may be on another host with the same name.
+        let is_known = record.is_some() || creator.as_ref().is_some_and(|it| it.may_be_in_data_dir(base_id));
         let owner = record.as_ref().map(|record| record.owner.clone()).or(creator);
         let listing = SandboxListing {
             // Without a directory, the instance may be a holder, which has a name of its own.
@@ -313,7 +321,7 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
             activity: instance
                 .as_ref()
                 .map_or(SandboxActivity::Removed, |instance| instance.activity),
-            standing: self.ownership(&dir, owner.as_ref()),
+            standing: self.ownership(&dir, owner.as_ref().filter(|_| is_known)),
             owner: owner.map(|owner| owner.to_string()),
             image: instance.as_ref().and_then(|instance| instance.image.clone()),
             workspace: dir.workspace(),

@@ -1,6 +1,7 @@
 //! Whose a sandbox is, and who may remove it.
 
 use std::fs;
+use std::path::PathBuf;
 
 use ralph::sandbox::{Provider, RemovalScope, SandboxActivity, SandboxListing, SandboxOwnership};
 
@@ -81,6 +82,47 @@ async fn a_sandbox_whose_workspace_is_gone_is_an_orphan() {
             .await
             .unwrap()
     );
+    assert!(!room.has(sandbox.id()).await);
+}
+
+/// Two hosts with one name and the same paths, which share an engine: neither sees the data directory of the other.
+#[tokio::test]
+async fn a_host_of_the_same_name_does_not_remove_the_sandboxes_of_another() {
+    let _held = LEFT_BEHIND.lock().await;
+    let room = need!(DockerTest::new().await);
+    let sandbox = room.create().await;
+    let here = ["sandboxes", "sandboxes.id"].map(|name| room.dir.path().join(name));
+    let there = ["away", "away.id"].map(|name| room.dir.path().join(name));
+    let swap = |from: &[PathBuf], to: &[PathBuf]| {
+        for (from, to) in from.iter().zip(to) {
+            fs::rename(from, to).unwrap();
+        }
+    };
+    swap(&here, &there);
+    let mut other_task = room.another_run();
+    "of another task".clone_into(&mut other_task.purpose.task);
+    for _ in 0..2 {
+        // The first time, this host has no data directory of its own.
+        let found = listed(&room, sandbox.id()).await.unwrap();
+        assert_eq!(found.standing, SandboxOwnership::InUse);
+        let pruned = elsewhere(&room).remove(sandbox.id(), RemovalScope::Orphans).await;
+        assert!(!pruned.unwrap());
+        elsewhere(&room)
+            .create(&other_task)
+            .await
+            .unwrap()
+            .close()
+            .await
+            .unwrap();
+        assert!(room.has(sandbox.id()).await);
+    }
+    for path in &here {
+        let removed = fs::remove_dir_all(path).or_else(|_| fs::remove_file(path));
+        removed.unwrap();
+    }
+    swap(&there, &here);
+    prints(sandbox.as_ref(), "true").await;
+    sandbox.close().await.unwrap();
     assert!(!room.has(sandbox.id()).await);
 }
 
