@@ -9,13 +9,15 @@ use ralph::gateway::audit::AuditTally;
 use ralph::gateway::{HeaderSecret, TrustedRoots};
 use ralph::network::{HostPattern, Policy, PolicyRule};
 use ralph::sandbox::Sandbox;
+use ralph::sandbox::docker::provider;
 use ralph::secret::Secret;
 use rstest::rstest;
 
 use crate::docker_test::{prints, shell};
 use crate::life::disown;
 use crate::need;
-use crate::sealed::{AllAt, Sealed, StandIn, certified, own_listener};
+use crate::remote::{at_address, forward};
+use crate::sealed::{AllAt, Sealed, StandIn, certified, holder, own_listener};
 use crate::support::derived::Derived;
 
 const CURL: &str = "curl --silent --show-error --max-time 10";
@@ -72,6 +74,30 @@ async fn a_program_without_options_trusts_an_inspected_name_and_evidence_does_to
         .unwrap();
     assert_eq!(witnessed.stdout.text(), "hello\n", "{}", witnessed.stderr.text());
     assert_eq!(inspected.server.asked(), 2);
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_on_another_host_gets_the_certificates_and_no_directory() {
+    let mut inspected = need!(Inspected::new().await);
+    let room = &inspected.sealed.room;
+    let options = at_address(room, &forward(&room.engine, None).await);
+    inspected.sealed.room.provider = Box::new(provider(options));
+    let sandbox = inspected.create().await;
+    let line = format!("{CURL} https://inspected.test/open/x");
+    assert_eq!(prints(sandbox.as_ref(), &line).await, "hello\n");
+    let closed = format!("{CURL} --include https://inspected.test/closed");
+    assert!(
+        prints(sandbox.as_ref(), &closed)
+            .await
+            .starts_with("HTTP/1.1 403 ")
+    );
+    let kinds = "{{range .Mounts}}{{.Type}} {{end}}";
+    for container in [sandbox.id().to_owned(), holder(sandbox.as_ref())] {
+        let mounts = inspected.sealed.room.inspect(&container, kinds);
+        assert!(!mounts.contains("bind"), "{container}: {mounts}");
+    }
+    assert_eq!(inspected.server.asked(), 1);
     sandbox.close().await.unwrap();
 }
 
