@@ -76,6 +76,7 @@ impl PlannedProviderImage {
             dockerfile: self.image.dockerfile.clone(),
             build_files: self.image.build_files.clone(),
             resources: config.resources(),
+            default_limits: config.default_limits(),
             ..SandboxSpec::unrestricted(run)
         }
     }

@@ -64,6 +64,7 @@ pub(crate) async fn sandbox_spec(
         },
         mounts: config.mounts(),
         resources: config.resources(),
+        default_limits: config.default_limits(),
         network: network_policy(context, config, project, used.image.image.as_deref()).await?,
         image: used.image.image,
         dockerfile: used.image.dockerfile,

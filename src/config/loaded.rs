@@ -7,7 +7,7 @@ use super::choice::SandboxType;
 use super::env_vars::{EnvVar, EnvVarRole, env_vars};
 use super::error::ConfigError;
 use super::key::KeyPath;
-use super::layer::SettingOrigin;
+use super::layer::{ConfigLayer, SettingOrigin};
 use super::notify::{NotifySettings, check_notify};
 use super::read::is_variable_name;
 use super::settings::ConfigSettings;
@@ -15,7 +15,7 @@ use super::stack::LayerStack;
 use super::value::SettingMap;
 use super::variables::EnvVariables;
 use crate::model::Profile;
-use crate::sandbox::{ReadOnlyMount, Resources};
+use crate::sandbox::{DefaultLimits, ReadOnlyMount, Resources};
 use crate::secret::Secret;
 
 /// A valid configuration. Every value knows where it came from.
@@ -86,6 +86,19 @@ impl Config {
             memory_bytes: Some(resources.memory_bytes),
             cpu_millis: Some(resources.cpu_millis),
             disk_bytes: resources.disk_bytes,
+        }
+    }
+
+    /// Which of these limits no file, variable or flag sets.
+    #[must_use]
+    pub fn default_limits(&self) -> DefaultLimits {
+        let is_default = |key: &str| {
+            let origin = self.origin(key);
+            origin.is_none_or(|origin| origin.layer == ConfigLayer::Default)
+        };
+        DefaultLimits {
+            memory: is_default("sandbox.resources.memory"),
+            processors: is_default("sandbox.resources.cpus"),
         }
     }
 

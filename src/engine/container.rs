@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
+use std::time::Duration;
 
+use bollard::errors::Error as ApiError;
 use bollard::models::{ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum};
 use bollard::query_parameters::{
     CreateContainerOptions, EventsOptions, InspectContainerOptions, KillContainerOptions,
@@ -10,15 +12,23 @@ use bollard::query_parameters::{
 };
 use futures_util::StreamExt;
 use jiff::{SignedDuration, Timestamp};
+use tokio::time::sleep;
 
 use super::container_spec::SHARED_NETWORK;
-use super::{ContainerLimits, ContainerNetwork, ContainerSpec, Digest, Engine, EngineError};
+use super::{
+    ContainerLimits, ContainerNetwork, ContainerSpec, Digest, Engine, EngineError, EngineKind, ReadOnlyFiles,
+};
 
 /// An engine waits about ten seconds for a container to end, and then gives up. Thousands of processes take longer.
 const END_ATTEMPTS: u32 = 6;
 
 /// The longest life of a container that is made for one question. An older one was left by a process that was killed.
 const MAX_AGE: SignedDuration = SignedDuration::from_mins(5);
+
+/// While podman ends a container, it lists it with a state that the client does not know (`stopping`, `stopped`). It is asked
+/// again for about ten seconds.
+const LIST_ATTEMPTS: u32 = 200;
+const LIST_POLL: Duration = Duration::from_millis(50);
 
 /// A container of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,6 +247,14 @@ impl Engine {
             filters: Some(filters),
             ..Default::default()
         };
+        for _ in 1..LIST_ATTEMPTS {
+            match self.docker.list_containers(Some(options.clone())).await {
+                Err(ApiError::JsonDataError { .. }) if self.kind == EngineKind::Podman => {
+                    sleep(LIST_POLL).await;
+                }
+                listed => return listed.map_err(|error| EngineError::from_api("the containers", error)),
+            }
+        }
         let listed = self.docker.list_containers(Some(options)).await;
         listed.map_err(|error| EngineError::from_api("the containers", error))
     }
@@ -260,7 +278,7 @@ pub(super) fn unstarted(image: &Digest, label: &str) -> ContainerSpec {
         network: ContainerNetwork::Isolated { dns: None },
         seccomp: None,
         runtime: None,
-        read_only_root: false,
+        read_only: ReadOnlyFiles::Nothing,
         manages_network: false,
         removes_itself: false,
     }

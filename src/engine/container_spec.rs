@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use bollard::models::{
-    ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount as ApiMount, MountType, ResourcesUlimits,
+    ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount as ApiMount, MountType, MountVolumeOptions,
+    ResourcesUlimits,
 };
 use rustix::process::Resource;
 
@@ -21,6 +22,19 @@ const PODMAN_PROCESSES: i64 = 1 << 15;
 
 /// The capabilities of a container that manages its network.
 const NETWORK_CAPABILITIES: [&str; 2] = ["NET_ADMIN", "NET_BIND_SERVICE"];
+
+const DEVICES: &str = "/dev";
+/// The paths that Docker makes read-only by default, and that of the devices.
+const READ_ONLY_PATHS: [&str; 6] = [
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+    DEVICES,
+];
+/// Podman takes no paths. A file system in memory is made read-only once it has its devices.
+const PODMAN_DEVICES: &str = "ro,nosuid,noexec,mode=755,size=65536k";
 
 /// The prefix of a network mode that shares the network of another container.
 pub(super) const SHARED_NETWORK: &str = "container:";
@@ -44,8 +58,8 @@ pub struct ContainerSpec {
     pub labels: BTreeMap<String, String>,
     /// Files and directories of the host that it can see.
     pub mounts: Vec<ContainerMount>,
-    /// A directory on a volume of its own, with what its image has there.
-    pub volume: Option<PathBuf>,
+    /// A directory on a volume of its own.
+    pub volume: Option<ContainerVolume>,
     /// The container whose volume it sees, by its id. It cannot change it.
     pub volume_of: Option<String>,
     /// Directories in memory (tmpfs), with their mount options.
@@ -58,12 +72,23 @@ pub struct ContainerSpec {
     pub seccomp: Option<SeccompProfile>,
     /// The OCI runtime that runs it. `None` is the engine's default.
     pub runtime: Option<String>,
-    /// Whether its root file system is read-only. Mounts and directories in memory are not.
-    pub read_only_root: bool,
+    /// What it cannot change. Mounts and directories in memory can always be changed.
+    pub read_only: ReadOnlyFiles,
     /// Whether it may change addresses, routes and the firewall of its network.
     pub manages_network: bool,
     /// Whether the engine removes it when its first process exits.
     pub removes_itself: bool,
+}
+
+/// The files of a container that its processes cannot change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOnlyFiles {
+    /// Permissions alone decide.
+    Nothing,
+    /// Its root file system.
+    Root,
+    /// That, and the names in `/dev`. Podman then gives it no pseudo-terminals.
+    RootAndDevices,
 }
 
 /// A seccomp profile. Docker takes its text, podman the path of a file.
@@ -94,6 +119,15 @@ pub struct ContainerMount {
     pub target: PathBuf,
     /// Whether the container cannot change it.
     pub read_only: bool,
+}
+
+/// A volume that the engine creates for one container, and removes with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerVolume {
+    /// The path in the container.
+    pub target: PathBuf,
+    /// Whether it begins with what the image has there, rather than empty.
+    pub copies_image: bool,
 }
 
 /// Resource limits of a container. `None` means unlimited.
@@ -150,7 +184,9 @@ impl ContainerSpec {
             cap_add: self
                 .manages_network
                 .then(|| NETWORK_CAPABILITIES.map(str::to_owned).to_vec()),
-            readonly_rootfs: Some(self.read_only_root),
+            readonly_rootfs: Some(self.read_only != ReadOnlyFiles::Nothing),
+            readonly_paths: (self.has_read_only_devices() && kind == EngineKind::Docker)
+                .then(|| READ_ONLY_PATHS.map(str::to_owned).to_vec()),
             runtime: self.runtime.clone(),
             // The agent, which shares this network, must not listen on low ports.
             sysctls: self.manages_network.then(|| {
@@ -170,12 +206,7 @@ impl ContainerSpec {
             ulimits: Some(ulimits(kind)),
             mounts: Some(self.mounts()),
             volumes_from: self.volume_of.as_ref().map(|id| vec![format!("{id}:ro")]),
-            tmpfs: Some(
-                self.in_memory
-                    .iter()
-                    .map(|(dir, options)| (dir.to_string_lossy().into_owned(), options.clone()))
-                    .collect(),
-            ),
+            tmpfs: Some(self.in_memory(kind)),
             network_mode: Some(match &self.network {
                 ContainerNetwork::Isolated { .. } => "none".to_owned(),
                 ContainerNetwork::SharedWith(container) => format!("{SHARED_NETWORK}{container}"),
@@ -196,11 +227,27 @@ impl ContainerSpec {
         }
     }
 
-    /// Without a source, the engine creates a volume with what the image has there, and removes it with the container.
+    fn has_read_only_devices(&self) -> bool {
+        self.read_only == ReadOnlyFiles::RootAndDevices
+    }
+
+    fn in_memory(&self, kind: EngineKind) -> HashMap<String, String> {
+        let dirs = self.in_memory.iter();
+        let dirs = dirs.map(|(dir, options)| (dir.to_string_lossy().into_owned(), options.clone()));
+        let devices = (self.has_read_only_devices() && kind == EngineKind::Podman)
+            .then(|| (DEVICES.to_owned(), PODMAN_DEVICES.to_owned()));
+        dirs.chain(devices).collect()
+    }
+
+    /// Without a source, the engine creates a volume and removes it with the container.
     fn mounts(&self) -> Vec<ApiMount> {
-        let shared = self.volume.iter().map(|dir| ApiMount {
+        let shared = self.volume.iter().map(|volume| ApiMount {
             typ: Some(MountType::VOLUME),
-            target: Some(dir.to_string_lossy().into_owned()),
+            target: Some(volume.target.to_string_lossy().into_owned()),
+            volume_options: (!volume.copies_image).then(|| MountVolumeOptions {
+                no_copy: Some(true),
+                ..Default::default()
+            }),
             ..Default::default()
         });
         let mounts = self.mounts.iter().map(ContainerMount::as_api);

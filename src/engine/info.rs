@@ -1,6 +1,7 @@
 //! Asks an engine for its version, platform and storage.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::PathBuf;
 
 use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum, SystemVersion};
@@ -36,7 +37,28 @@ pub struct EngineInfo {
     /// The OCI runtimes that containers can choose from, by the names that it knows them by.
     pub runtimes: BTreeSet<String>,
     /// The limits that it cannot apply to its containers: an engine without control groups of its own ignores them.
-    pub ignored_limits: Vec<&'static str>,
+    pub ignored_limits: Vec<LimitKind>,
+}
+
+/// What a limit of a container is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitKind {
+    /// Bytes of memory.
+    Memory,
+    /// Processor time.
+    Processors,
+    /// Processes and threads.
+    Processes,
+}
+
+impl fmt::Display for LimitKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Memory => "memory",
+            Self::Processors => "processors",
+            Self::Processes => "processes",
+        })
+    }
 }
 
 /// Which user of the host a user of a container is.
@@ -107,8 +129,8 @@ struct PodmanInfo {
     rootless: bool,
 }
 
-/// The names of the limits of a container.
-const LIMITS: [&str; 3] = ["memory", "processors", "processes"];
+/// The limits of a container.
+const LIMITS: [LimitKind; 3] = [LimitKind::Memory, LimitKind::Processors, LimitKind::Processes];
 
 fn read(version: SystemVersion, info: &SystemInfo, is_rootless_podman: bool) -> EngineInfo {
     let kind = kind(&version);
@@ -183,14 +205,14 @@ fn users(info: &SystemInfo) -> UserMapping {
 
 /// The limits that the engine says it ignores. No ordinary user may change control groups of version 1, but podman does not
 /// say that it ignores limits there.
-fn ignored_limits(info: &SystemInfo, users: UserMapping) -> Vec<&'static str> {
+fn ignored_limits(info: &SystemInfo, users: UserMapping) -> Vec<LimitKind> {
     if users == UserMapping::Rootless && info.cgroup_version == Some(SystemInfoCgroupVersionEnum::_1) {
         return LIMITS.to_vec();
     }
     let applied = [info.memory_limit, info.cpu_cfs_quota, info.pids_limit];
     let limits = LIMITS.into_iter().zip(applied);
     let ignored = limits.filter(|(_, applies)| *applies == Some(false));
-    ignored.map(|(name, _)| name).collect()
+    ignored.map(|(limit, _)| limit).collect()
 }
 
 /// The kernel of the host.
@@ -278,13 +300,13 @@ mod tests {
     #[rstest]
     #[case::all_apply(json!({"MemoryLimit": true, "CpuCfsQuota": true, "PidsLimit": true}), UserMapping::Same, &[])]
     #[case::not_said(json!({}), UserMapping::Same, &[])]
-    #[case::one_is_ignored(json!({"MemoryLimit": false, "PidsLimit": true}), UserMapping::Rootless, &["memory"])]
+    #[case::one_is_ignored(json!({"MemoryLimit": false, "PidsLimit": true}), UserMapping::Rootless, &[LimitKind::Memory])]
     #[case::rootless(json!({"MemoryLimit": true, "CgroupVersion": "1"}), UserMapping::Rootless, &LIMITS)]
     #[case::delegated(json!({"MemoryLimit": true, "CgroupVersion": "2"}), UserMapping::Rootless, &[])]
     fn limits_that_an_engine_ignores_are_known(
         #[case] info: serde_json::Value,
         #[case] users: UserMapping,
-        #[case] expected: &[&str],
+        #[case] expected: &[LimitKind],
     ) {
         let info = serde_json::from_value(info).unwrap();
         assert_eq!(ignored_limits(&info, users), expected);

@@ -31,14 +31,17 @@ use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 pub use crate::digest::{Digest, DigestError};
 pub use build::ImageBuild;
 pub use container::{Container, ContainerState};
-pub use container_spec::{ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, SeccompProfile};
+pub use container_spec::{
+    ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, ContainerVolume, ReadOnlyFiles,
+    SeccompProfile,
+};
 pub use content_archive::ContentArchive;
 pub use endpoint::{EngineEndpoint, EngineEnvironment, endpoints};
 pub use error::EngineError;
 pub use exec::{ContainerExec, ExecOutput, ExecSpec, ExecState, ExecStdout};
 pub use image::EngineImage;
 pub use image_files::ImageFiles;
-pub use info::{EngineInfo, EngineKind, ImageStore, UserMapping};
+pub use info::{EngineInfo, EngineKind, ImageStore, LimitKind, UserMapping};
 pub use reference::{EngineImageReference, EngineImageReferenceError};
 pub use tar_stream::TarStream;
 pub use transfer::{ProgressSink, TransferAmount, TransferProgress};

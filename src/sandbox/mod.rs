@@ -63,7 +63,7 @@ pub use evidence_space::EvidenceSpace;
 pub use image_records::ImageRecords;
 pub use listing::{RemovalScope, SandboxActivity, SandboxListing, SandboxOwnership};
 pub use provider_images::{ProviderImage, ProviderImageFate, ProviderImages};
-pub use spec::{Egress, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
+pub use spec::{DefaultLimits, Egress, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
 
 /// A shell script that ends all processes of the user except for its own ancestors.
 const END_PROCESSES: &str = include_str!("end_processes.sh");

@@ -35,6 +35,8 @@ pub struct SandboxSpec {
     pub mounts: Vec<ReadOnlyMount>,
     /// Its resource limits.
     pub resources: Resources,
+    /// Which of them are defaults. A provider that cannot apply a default says so; any other limit it refuses.
+    pub default_limits: DefaultLimits,
     /// Which hosts it may reach.
     pub network: Policy,
     /// The settings of its gateway, for providers that use one.
@@ -62,6 +64,7 @@ impl SandboxSpec {
             build_files: None,
             mounts: Vec::new(),
             resources: Resources::default(),
+            default_limits: DefaultLimits::default(),
             network: Policy::allow_all(),
             egress: Egress::default(),
             env: BTreeMap::new(),
@@ -176,4 +179,13 @@ pub struct Resources {
     pub cpu_millis: Option<u32>,
     /// Bytes of disk.
     pub disk_bytes: Option<u64>,
+}
+
+/// Which resource limits of a sandbox are defaults that the user did not set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DefaultLimits {
+    /// That of memory.
+    pub memory: bool,
+    /// That of processors.
+    pub processors: bool,
 }

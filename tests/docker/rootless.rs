@@ -18,6 +18,9 @@ const USER: &str = "100000";
 const MAP: &str = "0 100000 65536";
 const IMAGE: &str = "busybox:1";
 
+/// Not enforceable is the host inside TLS, and not tried the hand-back: there is no git in this image.
+const COUNTS: [usize; 3] = [0, 1, 1];
+
 /// In a user namespace of that user's, with all else that an engine changes its own.
 const ENTER: [&str; 9] = [
     "--setuid", "0", "--setgid", "0", "unshare", "--net", "--mount", "--pid", "--fork",
@@ -52,18 +55,51 @@ fn the_sandboxes_of_a_rootless_engine_hold_every_attack(
     selftest.env("DOCKER_HOST", engine.host());
     let ended = finish(&mut engine.as_its_user(&selftest));
     ended.expect(0, &[]);
+    assert_eq!(counts(&ended.stdout), COUNTS, "{}", ended.stdout);
     let matrix: Value = serde_json::from_str(&ended.stdout).unwrap();
+    check_column(column, matrix["cases"].as_array().unwrap());
+}
+
+/// How many attacks were open, not enforceable and not tried, in the result of a self-test.
+fn counts(result: &str) -> [usize; 3] {
+    let matrix: Value = serde_json::from_str(result).unwrap();
     let cases = matrix["cases"].as_array().unwrap();
-    let verdicts: Vec<&str> = cases
-        .iter()
-        .map(|case| case["verdict"].as_str().unwrap())
-        .collect();
-    assert!(verdicts.len() > 55, "{matrix}");
-    // The host inside TLS, and the hand-back: there is no git in this image.
-    let count = |verdict: &str| verdicts.iter().filter(|found| **found == verdict).count();
-    let counts = ["open", "not-enforceable", "not-tried"].map(count);
-    assert_eq!(counts, [0, 1, 1], "{matrix}");
-    check_column(column, cases);
+    assert!(cases.len() > 55, "{matrix}");
+    let count = |verdict: &str| cases.iter().filter(|case| case["verdict"] == verdict).count();
+    ["open", "not-enforceable", "not-tried"].map(count)
+}
+
+#[rstest]
+#[case::docker("dockerd", START_DOCKER)]
+#[case::podman("podman", START_PODMAN)]
+fn a_rootless_engine_keeps_workspaces_in_volumes_and_refuses_limits_that_it_ignores(
+    #[case] program: &str,
+    #[case] start: &str,
+) {
+    let place = Place::new();
+    place.write(
+        "ralph.toml",
+        &format!("[agent]\nname = \"actions\"\n[sandbox]\ntype = \"docker\"\nimage = \"{IMAGE}\"\n"),
+    );
+    let engine = need!(Rootless::start(&place, program, start));
+    let selftest = |setting: &str| {
+        let mut selftest = place.ralph(&["selftest", "--escapes", "--json", "--set", setting]);
+        selftest.env("DOCKER_HOST", engine.host());
+        finish(&mut engine.as_its_user(&selftest))
+    };
+    let ended = selftest("sandbox.docker.workspace=volume");
+    ended.expect(0, &[]);
+    assert_eq!(counts(&ended.stdout), COUNTS, "{}", ended.stdout);
+    let left = engine.docker(&["volume", "ls", "--quiet"]).output().unwrap();
+    assert_eq!(String::from_utf8(left.stdout).unwrap(), "");
+    // No control groups are delegated to it. The default of 8 GB is only reported.
+    for (setting, key) in [
+        ("sandbox.resources.memory=8g", "sandbox.resources.memory"),
+        ("sandbox.resources.cpus=4", "sandbox.resources.cpus"),
+    ] {
+        let refused = format!("cannot apply `{key}`: no control groups are delegated to it");
+        selftest(setting).expect(1, &[&refused, "hint: delegate control groups of version 2"]);
+    }
 }
 
 /// An engine whose user owns a place.

@@ -6,6 +6,7 @@ use super::*;
 use crate::model::Profile;
 use crate::network::PolicyMode;
 use crate::runner;
+use crate::sandbox::DefaultLimits;
 use crate::task::starter;
 use crate::usage::Usd;
 
@@ -33,6 +34,8 @@ fn the_defaults_are_those_of_the_design() {
     assert_eq!(allowed, ["github.com", "crates.io", "api.anthropic.com"]);
     assert_eq!(config.resources().memory_bytes, Some(8 << 30));
     assert_eq!(config.resources().cpu_millis, Some(4000));
+    let (memory, processors) = (true, true);
+    assert_eq!(config.default_limits(), DefaultLimits { memory, processors });
     assert_eq!(
         (agent.kind, agent.model.as_deref()),
         ("claude".parse().unwrap(), None)

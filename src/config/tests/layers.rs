@@ -3,6 +3,7 @@
 use rstest::rstest;
 
 use super::*;
+use crate::sandbox::DefaultLimits;
 use crate::usage::Usd;
 
 #[test]
@@ -96,6 +97,7 @@ fn within_the_project_ralph_toml_wins() {
     assert_eq!(config.settings.sandbox.image.as_deref(), Some("img:1"));
     assert_eq!(config.resources().memory_bytes, Some(3 << 29));
     assert_eq!(config.resources().cpu_millis, Some(2000));
+    assert_eq!(config.default_limits(), DefaultLimits::default());
     let [rule] = config.settings.sandbox.network.allowed.as_slice() else {
         panic!("one host")
     };

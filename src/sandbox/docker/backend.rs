@@ -31,7 +31,9 @@ use super::user::AgentUser;
 use super::workspace::{self, WorkspacePlace};
 use super::{DockerOptions, engine_failed, engine_failed_for};
 use crate::clock::Clock;
-use crate::engine::{Container, ContainerState, Digest, Engine, EngineInfo, EngineKind, SeccompProfile};
+use crate::engine::{
+    Container, ContainerState, Digest, Engine, EngineInfo, EngineKind, LimitKind, SeccompProfile,
+};
 use crate::id::RunId;
 use crate::network::PolicyMode;
 
@@ -179,7 +181,7 @@ impl EngineHost {
     }
 
     /// The limits that containers of this engine do not have.
-    pub(super) fn ignored_limits(&self) -> &[&'static str] {
+    pub(super) fn ignored_limits(&self) -> &[LimitKind] {
         &self.info.ignored_limits
     }
 

@@ -11,7 +11,9 @@ use super::seal::SealTransport;
 use super::seccomp;
 use super::session_socket;
 use super::workspace::WorkspacePlace;
-use crate::engine::{ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, Digest};
+use crate::engine::{
+    ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, ContainerVolume, Digest, ReadOnlyFiles,
+};
 
 /// Where the workspace is inside.
 pub(super) const ROOT: &str = "/workspace";
@@ -65,6 +67,8 @@ pub(super) struct ContainerParts {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) network: ContainerNetwork,
     pub(super) guest: GuestSource,
+    /// Whether only evidence is gathered in it: what one command leaves must not reach the next.
+    pub(super) for_evidence: bool,
 }
 
 /// Changes with everything that a sandbox is created from.
@@ -125,7 +129,11 @@ pub(super) fn container(
         env: variables(spec),
         labels: parts.labels,
         mounts,
-        volume: (host.place == WorkspacePlace::Volume).then(|| PathBuf::from(ROOT)),
+        volume: (host.place == WorkspacePlace::Volume).then(|| ContainerVolume {
+            target: PathBuf::from(ROOT),
+            // What the image has there is not the work of this run, and belongs to a user that the agent is not.
+            copies_image: false,
+        }),
         volume_of: match parts.guest {
             GuestSource::Holder(holder) => Some(holder),
             GuestSource::File(_) | GuestSource::Missing(_) => None,
@@ -135,7 +143,11 @@ pub(super) fn container(
         network: parts.network,
         seccomp: Some(host.seccomp.clone()),
         runtime: host.runtime.clone(),
-        read_only_root: host.user.owns_programs(),
+        read_only: match (host.user.owns_programs(), parts.for_evidence) {
+            (false, _) => ReadOnlyFiles::Nothing,
+            (true, false) => ReadOnlyFiles::Root,
+            (true, true) => ReadOnlyFiles::RootAndDevices,
+        },
         manages_network: false,
         removes_itself: false,
     }

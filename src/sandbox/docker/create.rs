@@ -4,14 +4,14 @@ use std::sync::atomic::AtomicBool;
 
 use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
 use super::super::workspace_provider::missing_image;
-use super::super::{SandboxError, SandboxSpec};
+use super::super::{SandboxError, SandboxErrorKind, SandboxSpec};
 use super::backend::{EngineHost, NetworkMode};
 use super::container::{self, ContainerParts, label};
 use super::engine_failed_for;
 use super::sandbox::DockerSandbox;
 use super::seal::{SealError, holder, report_step};
 use super::workspace::{self, WorkspacePlace};
-use crate::engine::{ContainerNetwork, EngineError};
+use crate::engine::{ContainerNetwork, EngineError, LimitKind};
 
 /// Creates and starts a sandbox, and verifies that its network is sealed. `None` if the engine has a container with the
 /// same name already. Removes all containers again if anything fails.
@@ -24,6 +24,7 @@ pub(super) async fn create(
     if let Some(mount) = spec.mounts.first().filter(|_| host.is_remote) {
         return Err(workspace::unseen_mount(&host.engine, &mount.source));
     }
+    refuse_ignored_limits(host, spec)?;
     let mut containers = Vec::new();
     let created = create_containers(host, dir, spec, record, &mut containers).await;
     if created.is_err() {
@@ -79,6 +80,7 @@ async fn create_containers(
         labels,
         network,
         guest: host.guest_source(seal.as_ref()),
+        for_evidence: record.for_evidence,
     };
     let container = container::container(host, spec, &image, dir, parts);
     let sealed = async {
@@ -109,10 +111,32 @@ async fn create_containers(
     })
 }
 
+/// Fails if the engine ignores a limit that the user has set.
+fn refuse_ignored_limits(host: &EngineHost, spec: &SandboxSpec) -> Result<(), SandboxError> {
+    let (limits, defaults) = (&spec.resources, spec.default_limits);
+    let setting = host.ignored_limits().iter().find_map(|limit| match limit {
+        LimitKind::Memory if !defaults.memory => limits.memory_bytes.map(|_| "sandbox.resources.memory"),
+        LimitKind::Processors if !defaults.processors => limits.cpu_millis.map(|_| "sandbox.resources.cpus"),
+        LimitKind::Memory | LimitKind::Processors | LimitKind::Processes => None,
+    });
+    let Some(setting) = setting else {
+        return Ok(());
+    };
+    let message = format!(
+        "the engine at {} cannot apply `{setting}`: no control groups are delegated to it",
+        host.engine.endpoint()
+    );
+    Err(SandboxError::new(SandboxErrorKind::Failed, message).with_hint(Some(
+        "delegate control groups of version 2 to the user of the engine (see the documentation of rootless engines), or remove \
+         the setting: a default that does not apply is only reported",
+    )))
+}
+
 /// Says which limits the engine ignores.
 fn report_ignored_limits(host: &EngineHost, sandbox: &DockerSandbox) {
     if !host.ignored_limits().is_empty() {
-        let ignored = host.ignored_limits().join(", ");
+        let ignored: Vec<String> = host.ignored_limits().iter().map(ToString::to_string).collect();
+        let ignored = ignored.join(", ");
         sandbox.slot.add_notice(format!(
             "the engine cannot limit these of the sandbox: {ignored} (no control groups are delegated to the engine)"
         ));

@@ -15,7 +15,9 @@ use tokio::time::{Instant, sleep};
 use super::container::GUEST;
 use super::seal::{SealTransport, holder};
 use crate::atomic_file::{FileAccess, write_atomically};
-use crate::engine::{ContainerLimits, ContainerNetwork, ContainerSpec, Engine, EngineError, EngineInfo};
+use crate::engine::{
+    ContainerLimits, ContainerNetwork, ContainerSpec, Engine, EngineError, EngineInfo, ReadOnlyFiles,
+};
 use crate::guest::holder_protocol::BOOT_ID;
 use crate::text::error_chain;
 
@@ -173,7 +175,7 @@ async fn boot_id_in_container(engine: &Engine) -> Result<String, EngineError> {
         network: ContainerNetwork::Isolated { dns: None },
         seccomp: None,
         runtime: None,
-        read_only_root: false,
+        read_only: ReadOnlyFiles::Nothing,
         manages_network: false,
         removes_itself: true,
     };

@@ -131,7 +131,7 @@ fn to_entry(text: &str) -> Option<DirEntry> {
     let size = numbers.next()?.parse().ok()?;
     let seconds = numbers.next()?.parse().ok()?;
     Some(DirEntry {
-        name: name.to_owned(),
+        name: name.strip_prefix("./").unwrap_or(name).to_owned(),
         is_dir: mode & TYPE == DIRECTORY,
         size,
         mode: mode & PERMISSIONS,

@@ -17,8 +17,8 @@ use super::relay::RelayConnection;
 use super::{HolderLink, SealError, SealTransport};
 use crate::atomic_file::{FileAccess, write_atomically};
 use crate::engine::{
-    Container, ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, ContainerState, Digest,
-    Engine, EngineError, ExecSpec, TarStream,
+    Container, ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, ContainerState,
+    ContainerVolume, Digest, Engine, EngineError, ExecSpec, ReadOnlyFiles, TarStream,
 };
 use crate::exec::Discard;
 use crate::guest;
@@ -159,7 +159,10 @@ pub(in super::super) fn container(
         env: BTreeMap::new(),
         labels,
         mounts: shared.into_iter().map(mount).collect(),
-        volume: (transport == SealTransport::Relayed).then(|| PathBuf::from(GUEST_DIR)),
+        volume: (transport == SealTransport::Relayed).then(|| ContainerVolume {
+            target: PathBuf::from(GUEST_DIR),
+            copies_image: true,
+        }),
         volume_of: None,
         in_memory: BTreeMap::new(),
         limits: ContainerLimits {
@@ -171,7 +174,7 @@ pub(in super::super) fn container(
         seccomp: None,
         // A runtime with a kernel of its own has no firewall that the sandbox would share.
         runtime: None,
-        read_only_root: true,
+        read_only: ReadOnlyFiles::Root,
         manages_network: true,
         removes_itself: false,
     }
