@@ -19,24 +19,27 @@ use crate::support::engine;
 
 #[tokio::test]
 async fn docker_desktop_cannot_hand_over_sockets() {
-    let desktop = Desktop::start();
-    let refused = desktop.create(allowlist(), SealChoice::Handed).await;
-    let source = refused.cause::<SealError>().expect("it is not sealed");
-    assert!(matches!(source, SealError::OtherKernel), "{source:?}");
-    assert!(source.to_string().contains("(in a virtual machine"), "{source}");
-    assert!(
-        refused
-            .hint()
-            .is_some_and(|hint| hint.contains("sandbox.docker.seal = \"auto\""))
-    );
-    assert_eq!(desktop.made(), [] as [Value; 0]);
-    assert_eq!(crate::docker_test::sandbox_dirs(desktop.dir.path()), 0);
+    for policy in [allowlist(), Policy::deny()] {
+        let desktop = Desktop::start();
+        let refused = desktop.create(policy, SealChoice::Handed).await;
+        let source = refused.cause::<SealError>().expect("it is not sealed");
+        assert!(matches!(source, SealError::OtherKernel), "{source:?}");
+        assert!(source.to_string().contains("(in a virtual machine"), "{source}");
+        assert!(
+            refused
+                .hint()
+                .is_some_and(|hint| hint.contains("sandbox.docker.seal = \"auto\""))
+        );
+        assert_eq!(desktop.made(), [] as [Value; 0]);
+        assert_eq!(crate::docker_test::sandbox_dirs(desktop.dir.path()), 0);
+    }
 }
 
 #[tokio::test]
 async fn on_docker_desktop_connections_are_relayed() {
     for (policy, seal) in [
         (allowlist(), SealChoice::Auto),
+        (Policy::deny(), SealChoice::Auto),
         (Policy::deny(), SealChoice::Relayed),
     ] {
         let desktop = Desktop::start();
@@ -58,18 +61,6 @@ fn expect_relayed(holder: &Value) {
         settings["Mounts"],
         json!([{ "Type": "volume", "Target": "/.ralph" }])
     );
-}
-
-#[tokio::test]
-async fn on_docker_desktop_a_sandbox_without_any_network_needs_no_holder() {
-    for seal in [SealChoice::Auto, SealChoice::Handed] {
-        let desktop = Desktop::start();
-        desktop.create(Policy::deny(), seal).await;
-        let made = desktop.made();
-        assert_eq!(made.len(), 1, "{made:?}");
-        assert_eq!(made[0]["Labels"]["ralph.role"], Value::Null);
-        assert_eq!(made[0]["HostConfig"]["NetworkMode"], "none");
-    }
 }
 
 #[tokio::test]

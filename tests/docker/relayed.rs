@@ -13,10 +13,10 @@ use tokio::net::TcpListener;
 
 use crate::docker_test::{DockerTest, prints, shell};
 use crate::need;
-use crate::sealed::{Sealed, eventually_async, holder, reason};
-use crate::site::Site;
+use crate::sealed::{Sealed, eventually_async, holder, outside, reason};
+use crate::site::{Site, wait_until_started};
 use crate::support::engine::{self, docker};
-use crate::support::ralph::finish;
+use crate::support::ralph::{Live, doing, finish, run, script, whole_task};
 
 /// A sealed sandbox whose connections are relayed.
 async fn relayed() -> Result<Sealed, String> {
@@ -250,6 +250,42 @@ async fn a_relay_that_stands_still_goes_on_where_it_was() {
 }
 
 #[tokio::test]
+async fn while_ralph_is_stopped_its_sandbox_reaches_nothing_and_then_goes_on() {
+    let site = need!(Site::new().await);
+    let neighbour = need!(relayed().await);
+    let other = neighbour.room.create().await;
+    site.allow("other.example", "127.0.0.1");
+    let work = "touch started; until test -e go; do sleep 0.1; done; getent hosts other.example";
+    let mut command = site.scripted(&script([doing([run(work)]), whole_task()]));
+    let live = Live::start(command.env("RALPH_SANDBOX__DOCKER__SEAL", "relayed"));
+    wait_until_started(&site);
+    let container = site.containers().pop().unwrap();
+    let ask = [
+        "exec",
+        &container,
+        "timeout",
+        "4",
+        "getent",
+        "hosts",
+        "other.example",
+    ];
+    assert!(outside(&ask).await);
+    live.signal("STOP");
+    assert!(!outside(&ask).await);
+    assert_eq!(neighbour.ask(other.as_ref()).await, "hello\n");
+    live.signal("CONT");
+    let mut answered = false;
+    for _ in 0..10 {
+        answered = answered || outside(&ask).await;
+    }
+    assert!(answered);
+    assert!(outside(&["exec", &container, "touch", "/workspace/work/go"]).await);
+    live.wait().expect(0, &["done: "]);
+    site.expect_nothing_left();
+    other.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_flood_of_connections_and_readers_that_stall_use_little_memory() {
     let sealed = need!(relayed().await);
     let sandbox = sealed.room.create().await;
@@ -351,5 +387,11 @@ async fn it_is_said_how_networks_are_sealed_and_why() {
         env.expect(0, &[]);
         assert!(env.stdout.contains(expected), "{env:?}");
         ended(&["init", "--force", "--type", "docker"]).expect(0, &[expected]);
+        let place = need!(Site::new().await);
+        place.allow("allowed.test", "192.0.2.1");
+        let mut command = place.scripted(&script([whole_task()]));
+        let ran = finish(command.env("RALPH_SANDBOX__DOCKER__SEAL", setting));
+        let said = format!("ready: network policy: `allowlist` holds; its seal is {expected}");
+        ran.expect(0, &[&said]);
     }
 }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use ralph::network::Policy;
+use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::docker::{SealError, provider};
 use serde_json::json;
 use tempfile::TempDir;
@@ -84,15 +86,22 @@ async fn the_gvisor_of_debian_12_cannot_verify_a_seal_and_nothing_runs() {
     ];
     let printed = docker(&room.engine, &[&start[..], &["cat", "/proc/version"]].concat());
     assert!(printed.starts_with("Linux version 4.4.0"), "{printed}");
-    let refused = room.provider.create(&room.spec).await.map(drop).unwrap_err();
-    let source = refused.cause::<SealError>().expect("it is not sealed");
-    assert!(
-        matches!(source, SealError::NoGuestInRuntime(runtime) if runtime == "gvisor"),
-        "{source:?}"
-    );
-    assert!(refused.hint().unwrap().contains("newer version"));
-    let left = docker(&room.engine, &["ps", "--all", "--quiet"]);
-    assert_eq!((left.as_str(), sandbox_dirs(room.dir.path())), ("", 0));
+    // Also where no network is sealed.
+    for network in [Policy::deny(), Policy::allow_all()] {
+        let spec = SandboxSpec {
+            network,
+            ..room.spec.clone()
+        };
+        let refused = room.provider.create(&spec).await.map(drop).unwrap_err();
+        let source = refused.cause::<SealError>().expect("it is not sealed");
+        assert!(
+            matches!(source, SealError::NoGuestInRuntime(runtime) if runtime == "gvisor"),
+            "{source:?}"
+        );
+        assert!(refused.hint().unwrap().contains("newer version"));
+        let left = docker(&room.engine, &["ps", "--all", "--quiet"]);
+        assert_eq!((left.as_str(), sandbox_dirs(room.dir.path())), ("", 0));
+    }
 
     let site = Site::on(daemon.engine().await, base::NAME);
     let env = finish(site.ralph(&["doctor", "env"]).env("DOCKER_HOST", daemon.host()));

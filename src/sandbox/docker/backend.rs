@@ -201,11 +201,6 @@ impl EngineHost {
         match (guest_file::guest_program(&self.info.arch), spec.network.mode) {
             // Without any network no holder is needed.
             (Err(_), PolicyMode::Deny) => Ok(NetworkMode::Disconnected),
-            (Ok(_), PolicyMode::Deny)
-                if (self.info.has_other_kernel || self.is_remote) && self.choice != SealChoice::Relayed =>
-            {
-                Ok(NetworkMode::Disconnected)
-            }
             (Ok(_), _) => Ok(NetworkMode::Sealed {
                 plan,
                 transport: self.chosen_seal().await?.transport,
@@ -241,6 +236,10 @@ impl EngineHost {
             container,
             proxy: egress.and_then(|egress| egress.phantom.clone()),
         };
+        let missing_guest = match self.guest_source(seal.as_ref()) {
+            GuestSource::Missing(reason) => Some(reason),
+            GuestSource::File(_) | GuestSource::Holder(_) => None,
+        };
         let is_shared = self.place == WorkspacePlace::Shared;
         let shared_files = is_shared.then(|| {
             WorkspaceFiles::new(&dir.name(), PathBuf::from(ROOT), dir.workspace(), dir.staging())
@@ -256,17 +255,14 @@ impl EngineHost {
                 spec.and_then(|spec| spec.resources.disk_bytes),
             ),
             shared_files,
-            slot: SessionSlot::new(match self.guest_source(seal.as_ref()) {
-                GuestSource::Missing(reason) => Some(reason),
-                GuestSource::File(_) | GuestSource::Holder(_) => None,
-            }),
+            slot: SessionSlot::new(missing_guest),
             grace: spec.map_or(SandboxSpec::USUAL_GRACE, |spec| spec.completion_grace),
             exec,
             dir: dir.clone(),
             lifecycle: Lifecycle::running(),
             used: AtomicBool::new(true),
             clock: self.clock.clone(),
-            runtime: self.runtime.clone(),
+            runtime: self.runtime.clone().filter(|_| missing_guest.is_none()),
             seal,
         }
     }

@@ -61,7 +61,7 @@ pub(super) struct DockerSandbox {
     pub(super) lifecycle: Lifecycle,
     /// Whether processes may run that were started in the sandbox.
     pub(super) used: AtomicBool,
-    /// The OCI runtime that runs it. `None` is the engine's default.
+    /// The OCI runtime that must run its guest. `None` is the engine's default, or there is no guest.
     pub(super) runtime: Option<String>,
     /// Set if its network is sealed, and this process owns it.
     pub(super) seal: Option<Seal>,

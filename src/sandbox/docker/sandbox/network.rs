@@ -42,7 +42,7 @@ impl DockerSandbox {
     /// Verifies that its network is sealed. Closes the gateway if it is not.
     pub(super) async fn prove(&self) -> Result<(), SandboxError> {
         let Some(seal) = &self.seal else {
-            return Ok(());
+            return self.prove_runtime().await;
         };
         let mut proved = Err(match &self.runtime {
             Some(runtime) => SealError::NoGuestInRuntime(runtime.clone()),
@@ -69,6 +69,17 @@ impl DockerSandbox {
                 seal.close_gateway().await;
                 Err(self.seal_failed(error).await)
             }
+        }
+    }
+
+    /// Verifies that its runtime runs the guest, as it must where networks are sealed.
+    async fn prove_runtime(&self) -> Result<(), SandboxError> {
+        let Some(runtime) = &self.runtime else {
+            return Ok(());
+        };
+        match self.session().await? {
+            Some(_) => Ok(()),
+            None => Err(SealError::NoGuestInRuntime(runtime.clone()).into_sandbox_error(&self.name)),
         }
     }
 
