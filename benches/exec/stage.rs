@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ralph::engine::{Engine, EngineEnvironment};
 use ralph::exec::{Command, Discard, Host};
 use ralph::id::RunId;
-use ralph::sandbox::docker::{self, DockerOptions, WorkspaceChoice};
+use ralph::sandbox::docker::{self, DockerOptions, SealChoice, WorkspaceChoice};
 use ralph::sandbox::{Provider, Sandbox, SandboxSpec};
 use tempfile::TempDir;
 
@@ -27,6 +27,11 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set_up() -> Fallible<Self> {
+        Self::with_files(&[]).await
+    }
+
+    /// With these files in the image as well, each with its path there.
+    pub(crate) async fn with_files(files: &[(PathBuf, PathBuf)]) -> Fallible<Self> {
         #[expect(clippy::disallowed_methods, reason = "the engine is where the caller has it")]
         let env: BTreeMap<String, String> = std::env::vars().collect();
         let home = env.get("HOME").map(PathBuf::from);
@@ -43,7 +48,7 @@ impl Stage {
             dir: tempfile::Builder::new().prefix("ralph-bench-").tempdir()?,
         };
         let archive = stage.dir.path().join("image.tar");
-        write_image(&archive)?;
+        write_image(&archive, files)?;
         let import = stage.docker(["import", &archive.to_string_lossy(), &stage.image]);
         stage.run(&import).await?;
         Ok(stage)
@@ -54,7 +59,12 @@ impl Stage {
     }
 
     /// A provider that knows of no other's sandboxes, as a new process would have it.
-    pub(crate) fn provider(&self) -> impl Provider {
+    pub(crate) fn provider(&self) -> impl Provider + use<> {
+        self.provider_with(SealChoice::Auto)
+    }
+
+    /// The same, which seals networks in this way.
+    pub(crate) fn provider_with(&self, seal: SealChoice) -> impl Provider + use<> {
         docker::provider(DockerOptions {
             workspace: WorkspaceChoice::Auto,
             base: self.dir.path().join("sandboxes"),
@@ -62,7 +72,7 @@ impl Stage {
             host: self.host.clone(),
             guest_dir: self.dir.path().join("guest"),
             cache: self.dir.path().join("image-files"),
-            seal: docker::SealChoice::Auto,
+            seal,
             runtime: None,
             host_name: "bench".to_owned(),
             clock: ralph::clock::system(),
@@ -113,8 +123,8 @@ pub(crate) async fn exec(sandbox: &dyn Sandbox, command: &Command) -> Fallible<D
     }
 }
 
-/// A root file system: busybox under the names of its programs.
-fn write_image(archive: &Path) -> Fallible<()> {
+/// A root file system: busybox under the names of its programs, and these files.
+fn write_image(archive: &Path, files: &[(PathBuf, PathBuf)]) -> Fallible<()> {
     let busybox = which::which("busybox")?;
     let mut archive = tar::Builder::new(File::create(archive)?);
     archive.append_path_with_name(busybox, "bin/busybox")?;
@@ -124,6 +134,9 @@ fn write_image(archive: &Path) -> Fallible<()> {
         header.set_mode(0o777);
         header.set_size(0);
         archive.append_link(&mut header, format!("bin/{program}"), "busybox")?;
+    }
+    for (source, target) in files {
+        archive.append_path_with_name(source, target)?;
     }
     archive.into_inner()?.sync_all()?;
     Ok(())
