@@ -127,6 +127,8 @@ pub(crate) async fn exec(sandbox: &dyn Sandbox, command: &Command) -> Fallible<D
 fn write_image(archive: &Path, files: &[(PathBuf, PathBuf)]) -> Fallible<()> {
     let busybox = which::which("busybox")?;
     let mut archive = tar::Builder::new(File::create(archive)?);
+    // Engines do not know files with holes.
+    archive.sparse(false);
     archive.append_path_with_name(busybox, "bin/busybox")?;
     for program in PROGRAMS {
         let mut header = tar::Header::new_gnu();
