@@ -179,9 +179,7 @@ impl ClaimedIssue {
             pause = match self.renew().await {
                 Ok(()) => claims.until_renewal(),
                 Err(error) => {
-                    let has_ended =
-                        self.claim.lock().await.record.until <= self.queue.context.surroundings.now();
-                    if has_ended || matches!(error, GitHubError::ClaimLost { .. }) {
+                    if self.has_ended().await || matches!(error, GitHubError::ClaimLost { .. }) {
                         return claim_error(&error);
                     }
                     let message = format!(
@@ -210,19 +208,28 @@ impl ClaimedIssue {
     /// Shows on the issue which run works on it: comment and label, where they do not say so already. `issue` was just read.
     pub(crate) async fn show_work(&self, run: &RunDir, issue: &Issue) -> Result<(), AssemblyError> {
         let is_finished = self.is_finished.lock().await;
-        let surroundings = &self.queue.context.surroundings;
-        if *is_finished || self.claim.lock().await.record.until <= surroundings.now() {
+        if *is_finished || self.has_ended().await {
             return Ok(());
         }
-        let host = surroundings.owner().host;
+        let host = self.queue.context.surroundings.owner().host;
         let text = format!("ralph works on this: run `{}` on `{host}`.", run.facts().id);
         let issues = &self.queue.issues;
         issues.set_comment(self.number, &text).await?;
-        if issue.has_status(IssueStatus::InProgress) && !issue.has_status(IssueStatus::Ready) {
+        let is_shown = issue.has_status(IssueStatus::InProgress) && !issue.has_status(IssueStatus::Ready);
+        // This process may have been stopped meanwhile, and another one may have finished the issue.
+        if is_shown || self.has_ended().await {
             return Ok(());
         }
-        let status = Some(IssueStatus::InProgress);
-        Ok(issues.set_status(self.number, status).await?)
+        let is_expected = |issue: &Issue| !issue.has_status(IssueStatus::Done);
+        issues
+            .set_status_if(self.number, IssueStatus::InProgress, is_expected)
+            .await?;
+        Ok(())
+    }
+
+    /// Whether the claim has ended by the clock, so that another process may have it.
+    async fn has_ended(&self) -> bool {
+        self.claim.lock().await.record.until <= self.queue.context.surroundings.now()
     }
 
     /// Shows the result on the issue: ticked steps, comment and label. Then gives the claim up.

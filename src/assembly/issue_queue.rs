@@ -256,8 +256,8 @@ impl IssueQueue {
         if waits_for.is_empty() {
             return Ok(false);
         }
-        self.issues.hold_back(number, &numbers(&waits_for)).await?;
-        Ok(true)
+        let waits_for = numbers(&waits_for);
+        Ok(self.issues.hold_back(number, status, &waits_for).await?)
     }
 
     async fn claim_now(&self, number: u64, run: RunId) -> Result<Claim, AssemblyError> {
@@ -303,8 +303,19 @@ impl IssueQueue {
             Some(run) => (IssueWork::Resume(Box::new(run)), true),
             None => (self.choose_work(&issue, new).await?, false),
         };
-        let status = Some(IssueStatus::InProgress);
-        self.issues.set_status(number, status).await?;
+        let is_expected = |issue: &Issue| issue.has_status(status);
+        let in_progress = IssueStatus::InProgress;
+        if !self
+            .issues
+            .set_status_if(number, in_progress, is_expected)
+            .await?
+        {
+            let message = format!(
+                "issue #{number} does not have the label `{}` any more",
+                status.label()
+            );
+            return Err(AssemblyError::usage(message));
+        }
         Ok(PreparedIssue {
             issue,
             task,

@@ -29,6 +29,22 @@ impl Issues {
         self.update(number, status, str::to_owned).await
     }
 
+    /// Like [`Issues::set_status`] if the issue as it is now is still the expected one. Another process may have finished it while
+    /// this one was stopped. Returns whether the status was set.
+    pub async fn set_status_if(
+        &self,
+        number: u64,
+        status: IssueStatus,
+        is_expected: impl FnOnce(&Issue) -> bool,
+    ) -> Result<bool, GitHubError> {
+        let issue = self.get(number).await?;
+        if !is_expected(&issue) {
+            return Ok(false);
+        }
+        self.change(&issue, Some(status), str::to_owned).await?;
+        Ok(true)
+    }
+
     /// Like [`Issues::set_status`]; `edit` also returns the new text of the issue.
     pub async fn update(
         &self,
@@ -37,6 +53,15 @@ impl Issues {
         edit: impl FnOnce(&str) -> String,
     ) -> Result<(), GitHubError> {
         let issue = self.get(number).await?;
+        self.change(&issue, status, edit).await
+    }
+
+    async fn change(
+        &self,
+        issue: &Issue,
+        status: Option<IssueStatus>,
+        edit: impl FnOnce(&str) -> String,
+    ) -> Result<(), GitHubError> {
         let others = IssueStatus::ALL.into_iter().filter(|one| Some(*one) != status);
         let others: Vec<&str> = others.map(IssueStatus::label).collect();
         let is_other = |label: &&LabelName| others.iter().any(|one| one.eq_ignore_ascii_case(&label.name));
@@ -46,7 +71,7 @@ impl Issues {
                 .map(IssueStatus::label),
             removed: issue.labels.iter().filter(is_other).collect(),
             body: Some(edit(issue.body())).filter(|body| body != issue.body()),
-            issue: &issue,
+            issue,
         };
         match self.change_with_one_call(&change).await {
             // One by one, the errors name the permission.

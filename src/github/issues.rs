@@ -212,11 +212,18 @@ impl Issues {
         Ok(text.is_some_and(|text| text.trim_start().starts_with(WAITS)))
     }
 
-    /// Shows on an issue that it waits for others.
-    pub async fn hold_back(&self, number: u64, others: &str) -> Result<(), GitHubError> {
+    /// Shows on an issue with this status that it waits for others. `false` if it does not have the status any more.
+    pub async fn hold_back(
+        &self,
+        number: u64,
+        status: IssueStatus,
+        others: &str,
+    ) -> Result<bool, GitHubError> {
         let text = format!("{WAITS} {others}. The work begins when they have the label `status:done`.");
         self.set_comment(number, &text).await?;
-        self.set_status(number, Some(IssueStatus::Blocked)).await
+        let is_expected = |issue: &Issue| issue.has_status(status);
+        self.set_status_if(number, IssueStatus::Blocked, is_expected)
+            .await
     }
 
     /// Why the labels of an issue do not count.

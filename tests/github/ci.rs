@@ -236,6 +236,24 @@ fn a_commit_without_checks_is_done_after_the_settle_time() {
     assert!(!site.github.pulls(REPO)[0].draft);
 }
 
+/// A check that never ends does not keep the run forever: after `done.ci_minutes` a person decides.
+#[test]
+fn waiting_for_ci_has_a_limit() {
+    let site = site();
+    let mut command = site.scripted(&script([whole_task()]));
+    let live = Live::start(command.args(["--set", "done.ci_minutes=1"]));
+    let head = next_head(&site, "");
+    site.github
+        .set_check_run(REPO, &head, "build", "in_progress", None);
+    live.wait()
+        .expect(3, &["did not end within 1 minute; pending: build"]);
+    assert!(site.github.pulls(REPO)[0].draft);
+    site.github
+        .set_check_run(REPO, &head, "build", "completed", Some("success"));
+    site.ralph(&["resume"])
+        .expect(0, &["done: ", "1 check of CI passed"]);
+}
+
 #[test]
 fn waiting_for_ci_can_be_stopped() {
     let site = site();

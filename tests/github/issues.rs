@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use ralph::github::{GitHubCredential, Issues};
+use ralph::github::{GitHubCredential, IssueStatus, Issues};
 use ralph::id::RepositoryName;
 use ralph::scm::{Forge, PullRequest};
 use ralph::secret::Secret;
@@ -10,7 +10,7 @@ use ralph::secret::Secret;
 use crate::desk::{Desk, REPO, TOKEN, quick};
 use crate::need;
 use crate::runs::Site;
-use crate::support::fake_github::{FakeGitHub, LimitSettings, Role};
+use crate::support::fake_github::{FakeGitHub, Fault, LimitSettings, Role};
 use crate::support::ralph::{Ended, Live, commit, doing, ending, eventually, finish, run, script, write};
 
 pub const SPEC: &str = "---\nbranch: feature/hello\nbase: main\n---\nBoth files greet.\n\n## Write a.txt\n\n## Write b.txt\n\n\
@@ -235,6 +235,69 @@ fn the_forge_must_push() {
     );
     ended.expect(0, &["done: "]);
     site.expect_one_pull();
+}
+
+/// An organisation that forbids pull requests is known before the work. If it forbids them meanwhile, the branch is pushed, and the
+/// comment below the issue names it.
+#[test]
+fn an_issue_whose_pull_request_is_forbidden_names_the_branch() {
+    let (site, issue) = site(FakeGitHub::start(), SPEC);
+    site.github.forbid_pull_requests(REPO);
+    let refused = run_issue(&site, issue, &all_of_it());
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    let reason = "forbidden by an organization policy";
+    assert!(refused.stderr.contains(reason), "{refused:?}");
+    assert!(!refused.stderr.contains("iteration 1"), "{refused:?}");
+    assert_eq!(site.github.pulls(REPO).len(), 0);
+
+    let (site, issue) = self::site(FakeGitHub::start(), SPEC);
+    let slow = script([ending([
+        run("until [ -e ../go ]; do sleep 0.1; done"),
+        write("a.txt", "hello\n"),
+        write("b.txt", "hello\n"),
+        commit("Say hello"),
+    ])]);
+    let go = site.place.path().join("go");
+    let slow = serde_json::from_str(&slow.to_string().replace("../go", &go.display().to_string())).unwrap();
+    let live = Live::start(site.scripted(&slow).args(["--issue", &issue.to_string()]));
+    wait_for_run(&site, issue);
+    site.github.forbid_pull_requests(REPO);
+    std::fs::write(go, "").unwrap();
+    live.wait()
+        .expect(0, &["may not open the pull request", "/compare/main..."]);
+    expect_mirrored(&site, issue, "status:done", "/acme/widget/tree/feature/hello");
+    assert!(site.github.refs(REPO).contains_key("refs/heads/feature/hello"));
+}
+
+/// What GraphQL refuses is done by REST, one by one.
+#[tokio::test]
+async fn what_graphql_refuses_is_done_by_rest() {
+    let desk = Desk::new().await;
+    desk.github.add_pat(TOKEN, "ralph-bot", &PERMISSIONS);
+    desk.github.add_collaborator(REPO, "ada", Role::Write);
+    let number = desk.github.open_issue_as("ada", REPO, "Say hello", SPEC);
+    for label in ["spec", "status:ready", "status:in-progress"] {
+        desk.github.label_as("ada", REPO, number, label);
+    }
+    desk.github.unlabel_as("ada", REPO, number, "status:in-progress");
+    let client = desk.client(GitHubCredential::Token(Secret::new(TOKEN)), quick());
+    let issues = Issues::new(client, RepositoryName::parse(REPO).unwrap());
+    let refusal = Fault::GraphQl("FORBIDDEN", "Resource not accessible by personal access token");
+    desk.github.fail_next("POST", "/graphql", refusal);
+    let status = Some(IssueStatus::InProgress);
+    issues
+        .update(number, status, |text| text.replace("greet", "wave"))
+        .await
+        .unwrap();
+    let mut labels = desk.github.labels(REPO, number);
+    labels.sort();
+    assert_eq!(labels, ["spec", "status:in-progress"]);
+    assert!(desk.github.body(REPO, number).contains("wave"));
+    assert_eq!(desk.count("POST /graphql"), 1);
+    assert_eq!(
+        desk.count(&format!("DELETE /repos/{REPO}/issues/{number}/labels/")),
+        1
+    );
 }
 
 /// Waits until the run that the claim names works.

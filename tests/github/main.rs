@@ -10,7 +10,7 @@
 //! | 3. the longest text | `forge::a_long_text_is_cut_below_the_limit`, `issues::a_long_comment_is_cut_below_the_limit` |
 //! | 4. secondary limits | `forge::a_secondary_limit_is_waited_out`, `forge::a_push_waits_for_a_limit`, `forge::a_limit_of_graphql_is_waited_out`, `claims::a_claim_waits_for_a_limit`, `forge::many_runs_with_one_account_stay_below_the_limits`, `traps::no_call_is_made_during_a_pause`, `poll::looking_at_issues_that_do_not_change_is_free` |
 //! | 5. times of JWTs and of installation tokens | `forge::an_app_pushes_and_opens_a_pull_request`, `traps::a_run_outlives_the_tokens_of_an_app`, `traps::an_app_replaces_a_token_that_ended_early`, `claims::claims_of_an_app_get_another_token`, `traps::an_app_that_was_installed_again_needs_its_new_number` |
-//! | 6. tokens in arguments, addresses, files and other hosts | `forge::a_token_leaves_no_trace_in_the_repository`, `traps::no_token_is_in_a_process_list`, `runs::a_run_ends_in_a_pull_request` |
+//! | 6. tokens in arguments, addresses, files and other hosts | `forge::a_token_leaves_no_trace_in_the_repository`, `traps::no_token_is_in_a_process_list`, `traps::no_token_of_a_claim_is_in_a_process_list`, `runs::a_run_ends_in_a_pull_request` |
 //! | 7. workflow files without their permission | `forge::a_workflow_file_without_its_permission_is_refused_with_its_name` |
 //! | 8. what checks and statuses mean | `ci::a_conclusion_passes_or_fails`, `ci::a_check_of_another_suite_hides_no_failure`, `ci::a_commit_without_checks_is_done_after_the_settle_time` |
 //! | 9. logs of jobs | `ci::a_failure_has_the_end_of_its_log` |

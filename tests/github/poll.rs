@@ -359,6 +359,151 @@ fn labels_and_comment_are_repaired() {
     assert_eq!(status(&site, issue), "done");
 }
 
+/// How often the poller has looked at the issues.
+fn ticks(site: &Site) -> usize {
+    let requests = site.github.requests();
+    let is_look = |request: &&Recorded| request.path.contains("/issues?labels=spec");
+    requests.iter().filter(is_look).count()
+}
+
+/// The next tick that begins after a change has repaired the labels before it ends.
+#[test]
+fn labels_are_right_within_one_tick() {
+    let site = queue_site(FakeGitHub::start());
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    let running = Live::start(&mut poll(&site, &greeting("sleep 60"), &[]));
+    wait_for_work(&site, issue);
+    let expect_repaired = || {
+        // One tick may have begun before the change. The one after the next begins when the next has ended.
+        let before = ticks(&site);
+        eventually("more ticks", || ticks(&site) > before + 2);
+        assert_eq!(status(&site, issue), "in-progress");
+    };
+    site.github.unlabel_as("ada", REPO, issue, "status:in-progress");
+    expect_repaired();
+    site.github.label_as("ada", REPO, issue, "status:ready");
+    expect_repaired();
+    running.signal("INT");
+    running.wait().expect(0, &["stopped, ready again"]);
+    assert_eq!(status(&site, issue), "ready");
+}
+
+/// `--push` in place of the configuration, beside a limit of time and a new image.
+#[test]
+fn a_flag_pushes_in_place_of_the_configuration() {
+    let site = queue_site(FakeGitHub::start());
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    let configuration = std::fs::read_to_string(site.place.repo().join("ralph.toml")).unwrap();
+    let local = configuration.replace("[forge]\ntype = \"github\"\n", "[forge]\ntype = \"local\"\n");
+    site.place.write("ralph.toml", &local);
+    once(&site, &greeting("true")).expect(2, &["issues need the forge `github`", "--push"]);
+    let args = ["--once", "--push", "--timeout", "7", "--rebuild"];
+    crate::support::ralph::finish(&mut poll(&site, &greeting("true"), &args)).expect(0, &["done, "]);
+    assert_eq!(status(&site, issue), "done");
+}
+
+/// A poller is slow between its claim and the label, and somebody else finishes the issue: it stays finished.
+#[test]
+fn an_issue_that_was_finished_meanwhile_stays_finished() {
+    let site = queue_site(FakeGitHub::start());
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    // The first look at who labelled it comes before the claim, the second one after it.
+    let events = format!("/repos/{REPO}/issues/{issue}/events");
+    for seconds in [0, 3] {
+        let slow = Fault::Slow(Duration::from_secs(seconds));
+        site.github.fail_next("GET", &events, slow);
+    }
+    let running = Live::start(&mut poll(&site, &greeting("true"), &[]));
+    eventually("the poller looks again", || site.github.faults_left() == 0);
+    site.github.unlabel_as("ada", REPO, issue, "status:ready");
+    site.github.label_as("ada", REPO, issue, "status:done");
+    eventually("the claim is made", || {
+        site.github.refs(REPO).keys().any(|name| name.contains("claims"))
+    });
+    eventually("the claim is given up", || {
+        !site.github.refs(REPO).keys().any(|name| name.contains("claims"))
+    });
+    running.signal("INT");
+    running
+        .wait()
+        .expect(0, &["issue #1 does not have the label `status:ready` any more"]);
+    assert_eq!(status(&site, issue), "done");
+    assert_eq!(site.place.runs().len(), 0);
+}
+
+/// Four pollers on four machines want the same issues: each is worked on once.
+#[test]
+fn four_pollers_share_the_issues() {
+    let site = queue_site(FakeGitHub::start());
+    let issues: Vec<u64> = (1..=8)
+        .map(|number| {
+            ready_issue(
+                &site,
+                &format!("Issue {number}"),
+                &spec(&format!("issue/{number}"), &[]),
+            )
+        })
+        .collect();
+    let others = [(); 3].map(|()| another_machine(&site));
+    let places: Vec<&Place> = [&site.place].into_iter().chain(&others).collect();
+    let start = |place: &&Place| Live::start(&mut poll_on(&site, place, &greeting("sleep 1"), &[]));
+    let pollers: Vec<Live> = places.iter().map(start).collect();
+    eventually("all issues are done", || {
+        issues.iter().all(|issue| is_done(&site, *issue))
+    });
+    eventually("the claims are given up", || {
+        !site.github.refs(REPO).keys().any(|name| name.contains("claims"))
+    });
+    for poller in pollers {
+        poller.signal("INT");
+        poller.wait().expect(0, &[]);
+    }
+    assert_eq!(site.github.pulls(REPO).len(), issues.len());
+    let runs: usize = places.iter().map(|place| place.runs().len()).sum();
+    assert_eq!(runs, issues.len());
+    for issue in issues {
+        assert_eq!(status(&site, issue), "done");
+        comment(&site, issue);
+    }
+}
+
+/// A reviewed run and a new one of the same poller: both claims are of one process, which renews them together.
+#[test]
+fn a_poller_has_one_name_in_all_its_claims() {
+    let site = queue_site(FakeGitHub::start());
+    ready_issue(&site, "First", &spec("first", &[]));
+    let work = |name: &str| ending([run("sleep 20"), write(name, "hello\n"), commit(name)]);
+    let done = ending([
+        write("a.txt", "hello\n"),
+        write("b.txt", "hello\n"),
+        commit("Say hello"),
+    ]);
+    once(&site, &script([done, work("c.txt")])).expect(0, &["done, "]);
+    let pull = site.github.pulls(REPO).remove(0).number;
+    site.github
+        .review_as("ada", REPO, pull, "CHANGES_REQUESTED", "Say more.");
+    let third = ready_issue(&site, "Third", &spec("third", &[]));
+    let running = Live::start(&mut poll(
+        &site,
+        &script([work("d.txt")]),
+        &["--max-parallel", "2"],
+    ));
+    let owner = |issue: u64| {
+        let refs = site.github.refs(REPO);
+        let claim = refs.get(&format!("refs/ralph/claims/{issue}"))?;
+        let message = site.github.git(REPO, &["log", "-1", "--format=%B", claim]);
+        let record: Value = serde_json::from_str(&message).unwrap();
+        record["owner"].as_str().map(str::to_owned)
+    };
+    eventually("both are claimed", || {
+        owner(1).is_some() && owner(third).is_some()
+    });
+    let (reviewed, new) = (owner(1), owner(third));
+    running.signal("INT");
+    running.wait().expect(0, &["goes on with its reviews"]);
+    assert!(new.is_some() && reviewed == new, "{reviewed:?} {new:?}");
+}
+
 #[test]
 fn ctrl_c_makes_all_issues_ready_again() {
     let site = queue_site(FakeGitHub::start());
@@ -412,6 +557,12 @@ fn an_app_goes_on_with_what_it_put_back() {
     running.wait().expect(0, &["stopped, ready again"]);
     once(&site, &greeting("sleep 3")).expect(0, &["done, "]);
     assert_eq!(status(&site, issue), "done");
+    let requests = site.github.requests();
+    let claims = requests
+        .iter()
+        .filter(|request| request.path.ends_with("/git-receive-pack") && request.body.contains("/claims/"));
+    let by: BTreeSet<&str> = claims.map(|push| push.identity.as_str()).collect();
+    assert_eq!(by, ["ralph-app[bot]"].into());
 }
 
 /// GitHub counts a request unless it answers that nothing has changed.
@@ -585,6 +736,38 @@ fn pollers_that_die_and_sleep_do_each_issue_once() {
     let recorded = expect_no_iteration_twice(&site.place) + expect_no_iteration_twice(&other);
     assert!(recorded >= usize::try_from(all).unwrap(), "{recorded} iterations");
     expect_no_claims(&site);
+}
+
+/// Polls until an issue is done, with at most so many kills, each at a random request. Returns how many there were.
+pub fn through_kills(site: &Site, issue: u64, script: &Value, most: usize) -> usize {
+    let start = || Live::start(&mut poll(site, script, &[]));
+    let claims = || {
+        let refs = site.github.refs(REPO);
+        refs.keys().filter(|name| name.contains("claims")).count()
+    };
+    let (mut running, mut kills) = (start(), 0);
+    while kills < most {
+        // Most requests are looks of a poller that waits for the end of the dead one's claim.
+        let wanted = site.github.requests().len() + fastrand::usize(0..40);
+        eventually("a request or the end", || {
+            site.github.requests().len() >= wanted || is_done(site, issue)
+        });
+        assert!(claims() <= 1);
+        if is_done(site, issue) {
+            break;
+        }
+        running.signal("KILL");
+        drop(running);
+        kills += 1;
+        running = start();
+    }
+    eventually("the issue is done", || is_done(site, issue) && claims() == 0);
+    running.signal("INT");
+    running.wait();
+    assert_eq!(status(site, issue), "done");
+    comment(site, issue);
+    expect_no_iteration_twice(&site.place);
+    kills
 }
 
 /// A process that was killed after its pull request was open, and before the label was set: nothing is done again.

@@ -12,6 +12,7 @@ use crate::support::ralph::{
 };
 
 use crate::desk::{PERMISSIONS, REPO, TOKEN};
+use crate::support::sshd::Sshd;
 
 pub struct Site {
     pub github: FakeGitHub,
@@ -266,6 +267,41 @@ fn a_private_repository_by_its_address_needs_no_checkout() {
     site.expect_no_secret(&["CANARY"]);
 }
 
+/// A private repository by its SSH address: fetched with the user's key, pushed with the token. The SSH server only reads.
+#[test]
+fn a_repository_by_its_ssh_address_is_fetched_and_pushed_to() {
+    let mut site = Site::new(FakeGitHub::start());
+    site.github.set_private(REPO, true);
+    let dir = site.github.git(REPO, &["rev-parse", "--absolute-git-dir"]);
+    let (serve, log) = (site.place.path().join("serve"), site.place.path().join("served"));
+    let text = format!(
+        "#!/bin/sh\necho \"$SSH_ORIGINAL_COMMAND\" >> {}\n\
+         [ \"$SSH_ORIGINAL_COMMAND\" = \"git-upload-pack '/acme/widget.git'\" ] && exec git-upload-pack {}\nexit 1\n",
+        log.display(),
+        dir.trim()
+    );
+    std::fs::write(&serve, text).unwrap();
+    std::fs::set_permissions(&serve, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let forced = format!("ForceCommand {}\n", serve.display());
+    let sshd = need!(Sshd::start(site.place.path(), &forced));
+    let path = std::env::var("PATH").unwrap();
+    site.credential
+        .push(("PATH", format!("{}:{path}", sshd.programs.display())));
+    site.set_task("repo_url: ssh://127.0.0.1/acme/widget.git\nbase_branch: main\n");
+    site.run(&script([whole_task()]))
+        .expect(0, &["done: ", "/acme/widget/pull/1"]);
+    site.expect_one_pull();
+    assert!(std::fs::read_to_string(&log).unwrap().contains("git-upload-pack"));
+    let requests = site.github.requests();
+    let is_fetched = requests.iter().any(|request| {
+        request.method == "POST"
+            && request.path.ends_with("/git-upload-pack")
+            && request.body.contains("want")
+    });
+    assert!(!is_fetched, "{:?}", site.github.calls());
+    site.expect_no_secret(&["CANARY"]);
+}
+
 #[test]
 fn a_pull_request_is_opened_early_as_a_draft_and_ready_in_the_end() {
     let site = Site::new(FakeGitHub::start());
@@ -474,10 +510,30 @@ fn the_smoke_test_opens_and_closes_a_pull_request(#[values(false, true)] has_not
 /// How often ralph is killed, unless `RALPH_GITHUB_KILLS` says otherwise.
 const KILLS: usize = 200;
 
+fn wanted_kills() -> usize {
+    std::env::var("RALPH_GITHUB_KILLS").map_or(KILLS, |text| text.parse().unwrap())
+}
+
+/// Kills of pollers at random requests: there is never a second claim, and in the end none, one pull request with one marker, and
+/// one comment.
+#[test]
+fn kills_leave_one_claim() {
+    let mut kills = 0;
+    while kills < wanted_kills() / 2 {
+        let site = crate::issues::queue_site(FakeGitHub::start());
+        crate::issues::publish(&site, "claim_seconds = 3\n", crate::issues::COMMANDS);
+        let issue = crate::issues::ready_issue(&site, "Say hello", crate::issues::SPEC);
+        let half = doing([write("a.txt", "hello\n"), commit("Half of it")]);
+        let rest = ending([write("b.txt", "hello\n"), commit("The rest")]);
+        kills += crate::poll::through_kills(&site, issue, &script([half, rest]), 4);
+        site.expect_one_pull();
+    }
+}
+
 /// Kills at random requests: whatever dies in between, there is one pull request with one marker in the end.
 #[test]
 fn kills_leave_one_pull_request() {
-    let wanted = std::env::var("RALPH_GITHUB_KILLS").map_or(KILLS, |text| text.parse().unwrap());
+    let wanted = wanted_kills();
     let mut kills = 0;
     while kills < wanted {
         let site = Site::new(FakeGitHub::start());

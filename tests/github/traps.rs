@@ -294,6 +294,38 @@ fn no_token_is_in_a_process_list() {
     site.expect_no_secret(&[&secrets[1]]);
 }
 
+/// Trap 6: nor do the pushes of claims.
+#[test]
+fn no_token_of_a_claim_is_in_a_process_list() {
+    let mut site = crate::issues::queue_site(FakeGitHub::start());
+    let token = format!("github_pat_CANARY_{}_{}", std::process::id(), fastrand::u64(..));
+    site.github
+        .add_pat(&token, "ralph-bot", &crate::issues::PERMISSIONS);
+    site.credential = vec![("GITHUB_PAT", token.clone())];
+    let issue = crate::issues::ready_issue(&site, "Say hello", crate::issues::SPEC);
+    // The first push is that of the claim.
+    let push = "/acme/widget.git/git-receive-pack";
+    site.github
+        .fail_next("POST", push, Fault::Slow(Duration::from_secs(1)));
+    let secrets = [basic(&token), token];
+    let mut watched = Watched::default();
+    let answers = script([
+        doing([json!({"type": "run", "command": "sleep 1.0625"})]),
+        whole_task(),
+    ]);
+    let mut live = Live::start(site.scripted(&answers).args(["--issue", &issue.to_string()]));
+    let mut saw_push = false;
+    while live.is_running() {
+        watched.look(&secrets, "sleep 1.0625");
+        saw_push |= watched.saw_git && site.github.faults_left() == 0 && site.github.refs(REPO).len() == 1;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    live.wait().expect(0, &["done: "]);
+    assert!(watched.leaks.is_empty(), "{:#?}", watched.leaks);
+    assert!(saw_push && watched.saw_agent, "the test sees processes");
+    site.expect_no_secret(&[&secrets[1]]);
+}
+
 /// Trap 12: labels have one spelling, and no list of them is replaced: that would remove those of people.
 #[tokio::test]
 async fn labels_are_changed_one_by_one() {

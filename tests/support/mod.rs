@@ -27,4 +27,5 @@ pub mod ralph;
 pub mod receiver;
 pub mod security_page;
 pub mod skip;
+pub mod sshd;
 pub mod vms;
