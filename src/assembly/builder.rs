@@ -198,7 +198,7 @@ impl RalphBuilder {
             target,
             profile,
         } = self.choose(&context).await?;
-        reporting::check(&context, &config)?;
+        reporting::check(&config)?;
         let services = BrokeredServices::new(&context, &config).await?;
         equipment::check(&context, &config, &services, target.script()).await?;
         forge::check(&context, &config, &target).await?;

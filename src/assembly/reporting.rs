@@ -49,16 +49,24 @@ impl RunReporting {
             sinks.push(started.clone());
             notifier = Some(started);
         }
-        let tracer = tracer(context, config, &dir.facts().id, redactor)?;
+        let (tracer, no_traces) = match tracer(context, config, &dir.facts().id, redactor) {
+            Ok(tracer) => (tracer, None),
+            Err(reason) => (None, Some(reason)),
+        };
         sinks.extend(tracer.clone().map(|tracer| tracer as Arc<dyn EventSink>));
-        Ok(Self {
+        let reporting = Self {
             sinks,
             notifier,
             tracer,
             log,
             clock: context.surroundings.clock(),
             run: dir.facts().id.clone(),
-        })
+        };
+        // The variable is for all programs of a host, so it must not keep ralph from its work.
+        if let Some(reason) = no_traces {
+            reporting.warn(format!("no traces are sent: {reason}"));
+        }
+        Ok(reporting)
     }
 
     /// Gets every event of the run.
@@ -102,41 +110,30 @@ impl RunReporting {
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 
-/// Fails if notifications or traces are configured and cannot work.
-pub(super) fn check(context: &AssemblyContext, config: &Config) -> Result<(), AssemblyError> {
-    channels(config)?;
-    endpoint(context, config)?;
-    Ok(())
+/// Fails if notifications are configured and cannot work.
+pub(super) fn check(config: &Config) -> Result<(), AssemblyError> {
+    channels(config).map(|_| ())
 }
 
-/// The receiver of traces, if there is one.
-fn endpoint(context: &AssemblyContext, config: &Config) -> Result<Option<OtlpEndpoint>, AssemblyError> {
-    let Some(url) = context.surroundings.var(ENDPOINT) else {
-        return Ok(None);
-    };
-    if !is_request_url(url) {
-        let message = format!("`{ENDPOINT}` is no address of HTTP");
-        return Err(AssemblyError::usage(message)
-            .with_hint("set it to one such as `http://127.0.0.1:4318`, or unset it"));
-    }
-    let endpoint = OtlpEndpoint::new(url, config.credential(HEADERS).as_ref());
-    endpoint
-        .map(Some)
-        .map_err(|error| AssemblyError::usage(format!("`{HEADERS}`: {error}")))
-}
-
+/// What sends traces, if a receiver is set. Fails with the reason, for people.
 fn tracer(
     context: &AssemblyContext,
     config: &Config,
     run: &RunId,
     redactor: &Redactor,
-) -> Result<Option<Arc<RunTracer>>, AssemblyError> {
-    let Some(endpoint) = endpoint(context, config)? else {
+) -> Result<Option<Arc<RunTracer>>, String> {
+    let Some(url) = context.surroundings.var(ENDPOINT) else {
         return Ok(None);
     };
+    if !is_request_url(url) {
+        return Err(format!(
+            "`{ENDPOINT}` is not an address such as `http://127.0.0.1:4318`"
+        ));
+    }
+    let endpoint = OtlpEndpoint::new(url, config.credential(HEADERS).as_ref());
+    let endpoint = endpoint.map_err(|error| format!("`{HEADERS}`: {error}"))?;
     redactor.learn(endpoint.secrets());
-    let exporter = OtlpExporter::start(endpoint);
-    let exporter = exporter.map_err(|error| AssemblyError::runtime(format!("`{ENDPOINT}`: {error}")))?;
+    let exporter = OtlpExporter::start(endpoint).map_err(|error| format!("`{ENDPOINT}`: {error}"))?;
     Ok(Some(Arc::new(RunTracer::new(exporter, run))))
 }
 

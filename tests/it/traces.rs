@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rstest::rstest;
 use serde_json::Value;
 
 use crate::support::ralph::{Place, commit, doing, finish, run, script, whole_task, write};
@@ -124,10 +125,29 @@ fn a_receiver_of_traces_that_hangs_costs_spans_and_not_the_run() {
     finish(&mut ralph).expect(0, &["done: ", "spans of the trace are lost"]);
 }
 
-#[test]
-fn an_address_that_is_none_is_refused() {
+/// The variables may be set for other programs.
+#[rstest]
+#[case::an_address(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318")], "`OTEL_EXPORTER_OTLP_ENDPOINT`")]
+#[case::headers(
+    &[
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "no pairs"),
+    ],
+    "`OTEL_EXPORTER_OTLP_HEADERS`"
+)]
+fn what_cannot_send_traces_is_a_warning(#[case] variables: &[(&str, &str)], #[case] named: &str) {
     let place = Place::new();
     let mut ralph = place.scripted(&script([whole_task()]), &[]);
-    ralph.env("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318");
-    finish(&mut ralph).expect_refused(&["`OTEL_EXPORTER_OTLP_ENDPOINT`"]);
+    ralph.envs(variables.iter().copied());
+    let ended = finish(&mut ralph);
+    ended.expect(0, &["done: "]);
+    let warnings: Vec<&str> = ended
+        .stderr
+        .lines()
+        .filter(|line| line.contains("no traces are sent"))
+        .collect();
+    assert!(
+        matches!(warnings[..], [only] if only.contains(named)),
+        "{ended:?}"
+    );
 }
