@@ -46,3 +46,33 @@ fn kubernetes_accepts_the_job() {
         "{printed}"
     );
 }
+
+#[test]
+fn keda_accepts_the_scaled_job() {
+    let validate = need!(
+        std::env::var("RALPH_TEST_KEDA_VALIDATE")
+            .map_err(|_| "RALPH_TEST_KEDA_VALIDATE is not set; `tests/run` sets it")
+    );
+    let path = example("kubernetes.yaml");
+    let ended = finish(Command::new(&validate).arg(&path));
+    assert_eq!(
+        (ended.code, ended.stdout.trim()),
+        (Some(0), "passed for resource scaledjob/ralph-worker"),
+        "{ended:?}"
+    );
+    // The models refuse what is wrong.
+    let place = Place::bare();
+    let wrong = place.path().join("wrong.yaml");
+    let text = fs::read_to_string(path).unwrap();
+    fs::write(
+        &wrong,
+        text.replace("maxReplicaCount: 20", "maxReplicaCount: many"),
+    )
+    .unwrap();
+    let ended = finish(Command::new(validate).arg(&wrong));
+    assert_ne!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended.stderr.contains("maxReplicaCount must be integer"),
+        "{ended:?}"
+    );
+}
