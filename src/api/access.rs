@@ -40,7 +40,20 @@ pub(super) struct Caller {
     pub(super) scope: ApiScope,
     /// Whether a cookie says so, which a browser also sends when another page makes it.
     pub(super) by_cookie: bool,
+    /// Whether a proxy passed the request on, so that it may come from another host.
+    pub(super) is_forwarded: bool,
+    secret: Secret,
 }
+
+/// What proxies add to requests. Anyone can send these too, so they only ever forbid something.
+const FORWARDED: [&str; 6] = [
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+];
 
 impl Caller {
     /// Finds who asks: by the token in `Authorization`, else by the session in the cookie.
@@ -57,7 +70,25 @@ impl Caller {
             name: found.name,
             scope: found.scope,
             by_cookie: kind == ApiSecretKind::Session,
+            is_forwarded: FORWARDED.iter().any(|name| headers.contains_key(*name)),
+            secret,
         })
+    }
+
+    /// Whether the token or session still exists. An unreadable store does not end it.
+    pub(super) async fn is_admitted(&self, store: &Store) -> bool {
+        let kind = if self.by_cookie {
+            ApiSecretKind::Session
+        } else {
+            ApiSecretKind::Token
+        };
+        match store.api_secret(&self.secret, kind).await {
+            Ok(found) => found.is_some(),
+            Err(error) => {
+                tracing::warn!(%error, "cannot check an API token again");
+                true
+            }
+        }
     }
 
     /// Refuses a caller with a smaller scope.

@@ -1,8 +1,8 @@
 //! Creates runs and queues them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Json;
 use axum::extract::State;
@@ -113,37 +113,19 @@ pub(super) async fn create(
         }
     };
     check_settings(&request)?;
-    api.check_isolated(&request).await?;
-    let priority = request.priority;
-    let Some(key) = key else {
-        let run = api
-            .submit(new_run(&api, &request), request.place(), priority)
-            .await?;
-        return Ok(queued(&run));
-    };
-    let text = serde_json::to_vec(&request).map_err(|error| Problem::bad_request(error.to_string()))?;
-    let (store, name) = (&api.store, &caller.name);
-    match store.begin_creation(name, key, &Digest::sha256(&text)).await? {
-        ApiCreation::New => {}
-        ApiCreation::Done(run) => return Ok(queued(&run)),
-        ApiCreation::Pending => {
-            return Err(conflict("a creation with this `Idempotency-Key` is not finished"));
+    api.check_isolated(&caller, &request).await?;
+    let key = key.map(str::to_owned);
+    // A client that closes its connection does not leave half a creation.
+    let creation = tokio::spawn(async move {
+        match key {
+            None => api.create(RunId::random(), &request).await,
+            Some(key) => api.create_once(&caller.name, &key, &request).await,
         }
-        ApiCreation::Other => return Err(conflict("this `Idempotency-Key` was used for another request")),
-    }
-    match api
-        .submit(new_run(&api, &request), request.place(), priority)
+    });
+    let run = creation
         .await
-    {
-        Ok(run) => {
-            store.finish_creation(name, key, &run).await?;
-            Ok(queued(&run))
-        }
-        Err(problem) => {
-            store.abandon_creation(name, key).await?;
-            Err(problem)
-        }
-    }
+        .map_err(|_| failed("the creation ended in the middle"))??;
+    Ok(queued(&run))
 }
 
 /// Queues a run that exists, so that a worker goes on with it.
@@ -158,6 +140,7 @@ pub(super) async fn resume(
     }
     let run = SubmittedRun::Existing(run.facts().id.clone());
     let run = api.submit(run, RunPlace::ThisHost, 0).await?;
+    api.index.announce(&run).await?;
     Ok((StatusCode::ACCEPTED, queued(&run).1))
 }
 
@@ -179,10 +162,6 @@ fn check_settings(request: &NewRunRequest) -> Result<(), Problem> {
             ),
         )),
     }
-}
-
-fn new_run(api: &Api, request: &NewRunRequest) -> SubmittedRun {
-    SubmittedRun::New(Box::new(builder(api, request)))
 }
 
 fn builder(api: &Api, request: &NewRunRequest) -> RalphBuilder {
@@ -213,10 +192,41 @@ fn conflict(detail: &str) -> Problem {
     Problem::new(StatusCode::CONFLICT, detail)
 }
 
+fn failed(detail: &str) -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+}
+
+/// The creations with a key that this process works on.
+#[derive(Default)]
+pub(super) struct CreationsAtWork(Mutex<HashSet<RunId>>);
+
+impl CreationsAtWork {
+    /// Begins one; `None` if it is being done already.
+    fn begin(&self, run: &RunId) -> Option<CreationAtWork<'_>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(run.clone()).then(|| CreationAtWork {
+            all: self,
+            run: run.clone(),
+        })
+    }
+}
+
+struct CreationAtWork<'a> {
+    all: &'a CreationsAtWork,
+    run: RunId,
+}
+
+impl Drop for CreationAtWork<'_> {
+    fn drop(&mut self) {
+        let mut all = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&self.run);
+    }
+}
+
 impl Api {
     /// Refuses a new run without isolation where [`Api::refuses_unisolated`] says so.
-    async fn check_isolated(&self, request: &NewRunRequest) -> Result<(), Problem> {
-        if !self.refuses_unisolated() {
+    async fn check_isolated(&self, caller: &Caller, request: &NewRunRequest) -> Result<(), Problem> {
+        if !self.refuses_unisolated(caller) {
             return Ok(());
         }
         let queued = builder(self, request).prepare().await?.queued().await?;
@@ -224,6 +234,57 @@ impl Api {
             return Err(unisolated("the run would work"));
         }
         Ok(())
+    }
+
+    /// Creates the run of a key, or finds the one that the key created.
+    async fn create_once(&self, caller: &str, key: &str, request: &NewRunRequest) -> Result<RunId, Problem> {
+        let text = serde_json::to_vec(request).map_err(|error| Problem::bad_request(error.to_string()))?;
+        let planned = RunId::random();
+        let digest = Digest::sha256(&text);
+        let (run, is_new) = match self.store.begin_creation(caller, key, &digest, &planned).await? {
+            ApiCreation::New => (planned, true),
+            ApiCreation::Done(run) => return Ok(run),
+            ApiCreation::Pending(run) => (run, false),
+            ApiCreation::Other => {
+                return Err(conflict("this `Idempotency-Key` was used for another request"));
+            }
+        };
+        let Some(_at_work) = self.creations.begin(&run) else {
+            return Err(conflict("a creation with this `Idempotency-Key` is not finished"));
+        };
+        // Otherwise the service ended in the middle of it. The run may exist, and may be queued.
+        let exists = !is_new && self.surroundings.runs()?.open(&run).is_ok();
+        let created = if exists {
+            self.queue_existing(&run, request).await
+        } else {
+            self.create(run, request).await
+        };
+        match created {
+            Ok(run) => {
+                self.store.finish_creation(caller, key, &run).await?;
+                Ok(run)
+            }
+            Err(problem) => {
+                self.store.abandon_creation(caller, key).await?;
+                Err(problem)
+            }
+        }
+    }
+
+    async fn create(&self, run: RunId, request: &NewRunRequest) -> Result<RunId, Problem> {
+        let new = SubmittedRun::New(Box::new(builder(self, request).run_id(run)));
+        let run = self.submit(new, request.place(), request.priority).await?;
+        self.index.refresh(vec![run.clone()]).await?;
+        Ok(run)
+    }
+
+    /// Queues a run that a creation made before it was interrupted.
+    async fn queue_existing(&self, run: &RunId, request: &NewRunRequest) -> Result<RunId, Problem> {
+        if self.store.queue_row(run).await?.is_some() {
+            return Ok(run.clone());
+        }
+        let existing = SubmittedRun::Existing(run.clone());
+        self.submit(existing, request.place(), request.priority).await
     }
 
     async fn submit(&self, run: SubmittedRun, place: RunPlace, priority: i64) -> Result<RunId, Problem> {

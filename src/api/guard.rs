@@ -42,6 +42,7 @@ const RESPONSE_HEADERS: [(HeaderName, &str); 6] = [
 
 /// Checks a request, finds out who sends it, and routes it.
 pub(super) async fn check(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     let mut response = match admit(&api, request).await {
         Ok(request) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -50,6 +51,11 @@ pub(super) async fn check(State(api): State<Arc<Api>>, request: Request, next: N
         response
             .headers_mut()
             .insert(name, HeaderValue::from_static(value));
+    }
+    if is_chunked {
+        // A proxy may see another end of the body than we do, and what follows is then another client's (RFC 9112, 6.1).
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
     }
     response
 }

@@ -8,12 +8,14 @@ mod create;
 mod extract;
 mod guard;
 mod host;
+mod journals;
 mod login;
 mod openapi;
 mod operation;
 mod problem;
+mod run_index;
+mod run_list;
 mod runs;
-mod runs_topic;
 mod serve;
 mod socket;
 mod steer;
@@ -32,7 +34,9 @@ pub use openapi::openapi;
 pub use serve::{ApiListener, ListenAddress};
 
 use access::{Caller, LoginLimit};
-use runs_topic::RunsTopic;
+use create::CreationsAtWork;
+use journals::Journals;
+use run_index::RunIndex;
 use tail::Tails;
 
 /// Who may talk to the API, besides what tokens decide.
@@ -54,6 +58,11 @@ impl ApiSettings {
     pub fn is_exposed(&self) -> bool {
         self.bound.is_some_and(|address| !address.is_loopback())
     }
+
+    /// Whether a proxy is expected in front of it, through which other hosts can reach it.
+    fn has_proxy(&self) -> bool {
+        !self.allowed_hosts.is_empty() || !self.allowed_origins.is_empty()
+    }
 }
 
 /// The API over the runs of one user.
@@ -63,7 +72,9 @@ pub struct Api {
     settings: ApiSettings,
     logins: LoginLimit,
     tails: Tails,
-    runs_topic: RunsTopic,
+    creations: CreationsAtWork,
+    journals: Arc<Journals>,
+    index: Arc<RunIndex>,
 }
 
 impl Api {
@@ -73,20 +84,25 @@ impl Api {
         store: Store,
         settings: ApiSettings,
     ) -> Result<Self, AssemblyError> {
-        let runs = surroundings.runs()?;
+        let journals = Arc::<Journals>::default();
+        let index = RunIndex::new(surroundings.clone(), store.clone(), journals.clone())?;
         Ok(Self {
             surroundings,
             store,
             settings,
             logins: LoginLimit::default(),
             tails: Tails::default(),
-            runs_topic: RunsTopic::new(runs),
+            creations: CreationsAtWork::default(),
+            journals,
+            index: Arc::new(index),
         })
     }
 
-    /// Everything that it serves, behind its checks.
+    /// Everything that it serves, behind its checks. Keeps the index of runs in step until it is dropped, so a runtime must
+    /// be there.
     pub fn router(self) -> Router {
         let api = Arc::new(self);
+        tokio::spawn(RunIndex::follow(Arc::downgrade(&api.index)));
         let routed = operation::router(openapi::operations()).with_state(api.clone());
         // A router without routes, so that the checks run before any path is matched.
         Router::new()

@@ -10,7 +10,7 @@ use crate::store::ApiScope;
 
 use super::operation::Operation;
 use super::problem::Problem;
-use super::{create, host, login, runs, socket, steer};
+use super::{create, host, login, run_list, runs, socket, steer};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -72,9 +72,9 @@ fn run_operations() -> Vec<Operation> {
     let create = "Create a run and queue it for `ralph worker`. With `Idempotency-Key`, repeating it creates nothing new";
     let delete = "Remove a run at rest: sandbox, refs and directory. Its branch stays";
     vec![
-        Operation::new(GET, "/api/runs", "listRuns", "Runs, newest first", runs::list)
-            .parameters::<runs::RunPage>()
-            .returns::<runs::RunList>(),
+        Operation::new(GET, "/api/runs", "listRuns", "Runs, newest first", run_list::list)
+            .parameters::<run_list::RunPage>()
+            .returns::<run_list::RunList>(),
         Operation::new(POST, "/api/runs", "createRun", create, create::create)
             .scope(Some(ApiScope::Admin))
             .status(StatusCode::CREATED)

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::assembly::run_view::no_iteration;
 use crate::assembly::{RunControl, RunStatus};
-use crate::state::{IterationRecord, RunDir, standing_records};
+use crate::state::{IterationRecord, JournalLine, RunDir, standing_records};
 
 use super::extract::{NamedIteration, NamedRun, Parameters};
 use super::problem::Problem;
@@ -20,11 +20,14 @@ use super::tail::{is_event_id, read_events};
 use super::{Api, Caller};
 
 /// The rows of a page, by default and at most.
-const PAGE: usize = 50;
-const LONGEST_PAGE: usize = 200;
+pub(super) const PAGE: u32 = 50;
+pub(super) const LONGEST_PAGE: u32 = 200;
 
 /// How many events an answer has at most.
 const MOST_EVENTS: usize = 1000;
+
+/// How much of a diff is shown, in bytes. A page shows far less; the rest is in the repository.
+const DIFF_SHOWN: usize = 4 * 1024 * 1024;
 
 /// How much of a file is shown, in bytes.
 const FILE_SHOWN: u64 = 1024 * 1024;
@@ -44,64 +47,21 @@ async fn blocking<T: Send + 'static>(
     })?
 }
 
-/// Which page of the list of runs.
-#[derive(Deserialize, JsonSchema)]
-pub(super) struct RunPage {
-    /// `next` of the page before.
-    #[serde(default)]
-    after: Option<String>,
-    /// How many runs at most.
-    #[serde(default)]
-    #[schemars(range(min = 1, max = 200))]
-    limit: Option<usize>,
+pub(super) async fn get(State(api): State<Arc<Api>>, NamedRun(run): NamedRun) -> ApiResult<RunStatus> {
+    api.read_journal(run, |run, lines| Ok(RunStatus::with_journal(run, lines)?))
+        .await
 }
 
-/// A page of the list of runs.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct RunList {
-    /// The runs, newest first.
-    runs: Vec<RunStatus>,
-    /// `after` of the next page; `null` on the last one.
-    next: Option<String>,
-}
-
-pub(super) async fn list(
-    State(api): State<Arc<Api>>,
-    Parameters(page): Parameters<RunPage>,
-) -> ApiResult<RunList> {
-    let runs = api.surroundings.runs()?;
-    let limit = page.limit.unwrap_or(PAGE).clamp(1, LONGEST_PAGE);
-    let after = page.after.map(|after| parse_cursor(&after)).transpose()?;
-    blocking(move || {
-        let mut listed = runs.list()?;
-        listed.reverse();
-        // The cursor is a time and an id, so that a page goes on where it was, also if that run is gone.
-        listed.retain(|run| after.as_ref().is_none_or(|after| cursor(run) < *after));
-        let has_more = listed.len() > limit;
-        listed.truncate(limit);
-        let next = listed.last().filter(|_| has_more).map(cursor);
-        let runs: Result<Vec<RunStatus>, _> = listed.iter().map(RunStatus::new).collect();
-        Ok(Json(RunList {
-            runs: runs?,
-            next: next.map(|(created, id)| format!("{created}.{id}")),
-        }))
-    })
-    .await
-}
-
-fn cursor(run: &RunDir) -> (i128, String) {
-    (run.facts().created.as_nanosecond(), run.facts().id.to_string())
-}
-
-fn parse_cursor(text: &str) -> Result<(i128, String), Problem> {
-    let parsed = text
-        .split_once('.')
-        .and_then(|(created, id)| Some((created.parse().ok()?, id.to_owned())));
-    parsed.ok_or_else(|| Problem::bad_request("`after` is not the `next` of a page"))
-}
-
-pub(super) async fn get(NamedRun(run): NamedRun) -> ApiResult<RunStatus> {
-    blocking(move || Ok(Json(RunStatus::new(&run)?))).await
+impl Api {
+    /// Answers from the journal of a run.
+    async fn read_journal<T: Send + 'static>(
+        &self,
+        run: RunDir,
+        read: impl FnOnce(&RunDir, &[JournalLine]) -> Result<T, Problem> + Send + 'static,
+    ) -> ApiResult<T> {
+        let journals = self.journals.clone();
+        blocking(move || Ok(Json(journals.read(&run, |lines| read(&run, lines))??))).await
+    }
 }
 
 /// Which iterations.
@@ -113,7 +73,7 @@ pub(super) struct IterationPage {
     /// How many at most.
     #[serde(default)]
     #[schemars(range(min = 1, max = 200))]
-    limit: Option<usize>,
+    limit: Option<u32>,
 }
 
 /// A page of the iterations of a run.
@@ -177,38 +137,36 @@ impl IterationSummary {
 }
 
 pub(super) async fn iterations(
+    State(api): State<Arc<Api>>,
     NamedRun(run): NamedRun,
     Parameters(page): Parameters<IterationPage>,
 ) -> ApiResult<IterationList> {
-    let limit = page.limit.unwrap_or(PAGE).clamp(1, LONGEST_PAGE);
-    blocking(move || {
-        let lines = run.journal()?;
+    let limit = page.limit.unwrap_or(PAGE).clamp(1, LONGEST_PAGE) as usize;
+    api.read_journal(run, move |_, lines| {
         let after = page.after.unwrap_or(0);
-        let mut records = standing_records(&lines);
+        let mut records = standing_records(lines);
         records.retain(|record| record.iteration > after);
         let has_more = records.len() > limit;
         records.truncate(limit);
         let last = records.last().filter(|_| has_more);
-        Ok(Json(IterationList {
+        Ok(IterationList {
             next: last.map(|record| record.iteration),
             iterations: records.into_iter().map(IterationSummary::new).collect(),
-        }))
+        })
     })
     .await
 }
 
 pub(super) async fn iteration(
+    State(api): State<Arc<Api>>,
     NamedRun(run): NamedRun,
     NamedIteration(number): NamedIteration,
 ) -> ApiResult<Value> {
-    blocking(move || {
-        let lines = run.journal()?;
-        let records = standing_records(&lines);
+    api.read_journal(run, move |run, lines| {
+        let records = standing_records(lines);
         let found = records.into_iter().find(|record| record.iteration == number);
-        let record = found.ok_or_else(|| no_iteration(&run, number))?;
-        Ok(Json(
-            serde_json::to_value(record).map_err(crate::state::StateError::encode("record"))?,
-        ))
+        let record = found.ok_or_else(|| no_iteration(run, number))?;
+        Ok(serde_json::to_value(record).map_err(crate::state::StateError::encode("record"))?)
     })
     .await
 }
@@ -239,10 +197,12 @@ struct EvidenceCommand {
     seconds: f64,
 }
 
-pub(super) async fn evidence(NamedRun(run): NamedRun) -> ApiResult<EvidenceReport> {
-    blocking(move || {
-        let lines = run.journal()?;
-        let records = standing_records(&lines);
+pub(super) async fn evidence(
+    State(api): State<Arc<Api>>,
+    NamedRun(run): NamedRun,
+) -> ApiResult<EvidenceReport> {
+    api.read_journal(run, |_, lines| {
+        let records = standing_records(lines);
         let newest = records.iter().rev().find(|record| !record.evidence.is_empty());
         let commands = newest.into_iter().flat_map(|record| &record.evidence);
         let commands = commands.map(|check| EvidenceCommand {
@@ -250,13 +210,13 @@ pub(super) async fn evidence(NamedRun(run): NamedRun) -> ApiResult<EvidenceRepor
             code: check.code,
             seconds: check.seconds,
         });
-        Ok(Json(EvidenceReport {
+        Ok(EvidenceReport {
             iteration: newest.map(|record| record.iteration),
             commit: newest.map(|record| record.tip.to_string()),
             apart: newest.is_some_and(|record| record.evidence_apart),
             commands: commands.collect(),
             ticked: newest.map(|record| record.ticked.clone()).unwrap_or_default(),
-        }))
+        })
     })
     .await
 }
@@ -329,8 +289,12 @@ pub(super) struct DiffChoice {
 /// Changes as text.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct DiffText {
-    /// What `git diff` prints; `null` if nothing is recorded yet.
+    /// What `git diff` prints; `null` if nothing is recorded yet. A long one lacks its middle, where a line says so.
     diff: Option<String>,
+    /// The length of the whole diff.
+    bytes: u64,
+    /// Whether something was left out.
+    is_cut: bool,
 }
 
 pub(super) async fn diff(
@@ -340,8 +304,15 @@ pub(super) async fn diff(
     Parameters(choice): Parameters<DiffChoice>,
 ) -> ApiResult<DiffText> {
     let control = api.control(&caller);
-    let diff = control.diff(&run, choice.iteration, choice.stat).await?;
-    Ok(Json(DiffText { diff }))
+    let diff = control
+        .diff_within(&run, choice.iteration, choice.stat, DIFF_SHOWN)
+        .await?;
+    let bytes = diff.as_ref().map_or(0, |diff| diff.bytes);
+    Ok(Json(DiffText {
+        diff: diff.map(|diff| diff.text),
+        bytes,
+        is_cut: bytes > DIFF_SHOWN as u64,
+    }))
 }
 
 /// The files of a run.

@@ -18,9 +18,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::id::RunId;
 
-use super::Api;
 use super::problem::Problem;
 use super::tail::{BATCH_BYTES, Tail, is_event_id};
+use super::{Api, Caller};
 
 /// How many bytes of events wait for one client at most, if no single event is longer.
 const CLIENT_BYTES: usize = 256 * 1024;
@@ -41,18 +41,23 @@ const MOST_SUBSCRIPTIONS: usize = 256;
 /// The topic of all runs.
 const RUNS: &str = "runs";
 
-/// The close code of a connection that was too slow: try again later.
+/// How often the token or session of a connection is looked up again.
+const ADMISSION_CHECK: Duration = Duration::from_secs(5);
+
+/// The close codes: try again later, and a violated policy.
 const TOO_SLOW: u16 = 1013;
+const NOT_ADMITTED: u16 = 1008;
 
 pub(super) async fn connect(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let upgrade = upgrade.map_err(|error| Problem::new(error.status(), error.body_text()))?;
     let upgrade = upgrade
         .max_message_size(LONGEST_MESSAGE)
         .max_frame_size(LONGEST_MESSAGE);
-    Ok(upgrade.on_upgrade(|socket| Client::new(api, socket).run()))
+    Ok(upgrade.on_upgrade(|socket| Client::new(api, caller, socket).run()))
 }
 
 /// What a client sends.
@@ -67,14 +72,24 @@ struct ClientMessage {
 
 /// Messages that wait for a client, with their share of its bytes.
 struct Batch {
+    subscription: u64,
     messages: Vec<Utf8Bytes>,
     _share: OwnedSemaphorePermit,
 }
 
+/// A topic that a client gets.
+struct Subscription {
+    /// Its number among those of the connection. A batch of another one is of an earlier subscription of the topic.
+    number: u64,
+    task: AbortHandle,
+}
+
 struct Client {
     api: Arc<Api>,
+    caller: Caller,
     socket: WebSocket,
-    subscriptions: HashMap<String, AbortHandle>,
+    subscriptions: HashMap<String, Subscription>,
+    last_number: u64,
     batches: mpsc::Receiver<Batch>,
     sender: mpsc::Sender<Batch>,
     bytes: Arc<Semaphore>,
@@ -84,15 +99,18 @@ struct Client {
 enum ConnectionEnd {
     Closed,
     TooSlow,
+    NotAdmitted,
 }
 
 impl Client {
-    fn new(api: Arc<Api>, socket: WebSocket) -> Self {
+    fn new(api: Arc<Api>, caller: Caller, socket: WebSocket) -> Self {
         let (sender, batches) = mpsc::channel(1);
         Self {
             api,
+            caller,
             socket,
             subscriptions: HashMap::new(),
+            last_number: 0,
             batches,
             sender,
             bytes: Arc::new(Semaphore::new(CLIENT_BYTES)),
@@ -102,21 +120,25 @@ impl Client {
     async fn run(mut self) {
         let end = self.serve().await;
         for subscription in self.subscriptions.values() {
-            subscription.abort();
+            subscription.task.abort();
         }
-        if let Err(ConnectionEnd::TooSlow) = end {
-            let close = CloseFrame {
-                code: TOO_SLOW,
-                reason: "too slow; subscribe again after the last event".into(),
-            };
-            let close = self.socket.send(Message::Close(Some(close)));
-            let _ = timeout(Duration::from_secs(1), close).await;
-        }
+        let (code, reason) = match end {
+            Ok(()) | Err(ConnectionEnd::Closed) => return,
+            Err(ConnectionEnd::TooSlow) => (TOO_SLOW, "too slow; subscribe again after the last event"),
+            Err(ConnectionEnd::NotAdmitted) => (NOT_ADMITTED, "the token or session ended"),
+        };
+        let reason = reason.into();
+        let close = self
+            .socket
+            .send(Message::Close(Some(CloseFrame { code, reason })));
+        let _ = timeout(Duration::from_secs(1), close).await;
     }
 
     async fn serve(&mut self) -> Result<(), ConnectionEnd> {
         let mut pings = interval(PING);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut admission = interval(ADMISSION_CHECK);
+        admission.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_message = Instant::now();
         loop {
             tokio::select! {
@@ -129,8 +151,16 @@ impl Client {
                     }
                 }
                 Some(batch) = self.batches.recv() => {
-                    for message in batch.messages {
-                        self.send(Message::Text(message)).await?;
+                    let mut current = self.subscriptions.values();
+                    if current.any(|subscription| subscription.number == batch.subscription) {
+                        for message in batch.messages {
+                            self.send(Message::Text(message)).await?;
+                        }
+                    }
+                }
+                _ = admission.tick() => {
+                    if !self.caller.is_admitted(&self.api.store).await {
+                        return Err(ConnectionEnd::NotAdmitted);
                     }
                 }
                 _ = pings.tick() => {
@@ -163,9 +193,7 @@ impl Client {
                 after: None,
                 unsubscribe: Some(topic),
             }) => {
-                if let Some(subscription) = self.subscriptions.remove(&topic) {
-                    subscription.abort();
-                }
+                self.unsubscribe(&topic);
                 Ok(json!({"unsubscribed": topic}))
             }
             Ok(_) => Err(Problem::bad_request("expected `subscribe` or `unsubscribe`")),
@@ -178,19 +206,16 @@ impl Client {
     /// Starts to send the events of a topic. A topic that is subscribed already starts again.
     async fn subscribe(&mut self, topic: String, after: Option<u64>) -> Result<serde_json::Value, Problem> {
         self.subscriptions
-            .retain(|_, subscription| !subscription.is_finished());
-        if let Some(subscription) = self.subscriptions.remove(&topic) {
-            subscription.abort();
-        }
+            .retain(|_, subscription| !subscription.task.is_finished());
+        self.unsubscribe(&topic);
         if self.subscriptions.len() >= MOST_SUBSCRIPTIONS {
             return Err(Problem::bad_request(format!(
                 "a connection watches at most {MOST_SUBSCRIPTIONS} runs"
             )));
         }
         if topic == RUNS {
-            let (news, sender) = (self.api.runs_topic.subscribe().await, self.sender.clone());
-            let task = tokio::spawn(send_news(news, sender, self.bytes.clone()));
-            self.subscriptions.insert(topic, task.abort_handle());
+            let (news, outlet) = (self.api.index.subscribe().await?, self.outlet());
+            self.start(topic, send_news(news, outlet));
             return Ok(json!({"subscribed": RUNS}));
         }
         let unreadable = |error: std::io::Error| {
@@ -203,38 +228,79 @@ impl Client {
         }
         let tail = self.api.tails.open(run).map_err(unreadable)?;
         let after = after.unwrap_or_else(|| tail.end());
-        let task = tokio::spawn(send_events(tail, after, self.sender.clone(), self.bytes.clone()));
-        self.subscriptions.insert(topic, task.abort_handle());
+        let outlet = self.outlet();
+        self.start(topic, send_events(tail, after, outlet));
         Ok(json!({"subscribed": id, "after": after}))
+    }
+
+    fn unsubscribe(&mut self, topic: &str) {
+        if let Some(subscription) = self.subscriptions.remove(topic) {
+            subscription.task.abort();
+        }
+    }
+
+    /// Where the next subscription sends its messages.
+    fn outlet(&mut self) -> Outlet {
+        self.last_number += 1;
+        Outlet {
+            subscription: self.last_number,
+            sender: self.sender.clone(),
+            bytes: self.bytes.clone(),
+        }
+    }
+
+    fn start(&mut self, topic: String, sends: impl Future<Output = Option<()>> + Send + 'static) {
+        let subscription = Subscription {
+            number: self.last_number,
+            task: tokio::spawn(sends).abort_handle(),
+        };
+        self.subscriptions.insert(topic, subscription);
+    }
+}
+
+/// Where one subscription sends its messages.
+struct Outlet {
+    subscription: u64,
+    sender: mpsc::Sender<Batch>,
+    bytes: Arc<Semaphore>,
+}
+
+impl Outlet {
+    /// Waits until the client has room for so many bytes.
+    async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let share = u32::try_from(bytes.clamp(1, CLIENT_BYTES)).ok()?;
+        self.bytes.clone().acquire_many_owned(share).await.ok()
+    }
+
+    /// Sends messages, and gives back the part of the room that they do not need. `None` if the connection ended.
+    async fn send(&self, messages: Vec<Utf8Bytes>, mut room: OwnedSemaphorePermit) -> Option<()> {
+        let length: usize = messages.iter().map(|message| message.len()).sum();
+        let share = room.split(room.num_permits().min(length))?;
+        drop(room);
+        let batch = Batch {
+            subscription: self.subscription,
+            messages,
+            _share: share,
+        };
+        self.sender.send(batch).await.ok()
     }
 }
 
 /// Sends the events of one run, until the connection ends or the log cannot be read.
-async fn send_events(
-    tail: Arc<Tail>,
-    mut after: u64,
-    sender: mpsc::Sender<Batch>,
-    bytes: Arc<Semaphore>,
-) -> Option<()> {
+async fn send_events(tail: Arc<Tail>, mut after: u64, outlet: Outlet) -> Option<()> {
     loop {
-        let (frames, last) = tail.next(after).await.ok()?;
-        let messages: Vec<Utf8Bytes> = frames.into_iter().map(|frame| frame.text).collect();
-        let share = take_share(&bytes, &messages).await?;
+        tail.wait(after).await;
+        // Before anything is read: a connection with many subscriptions has no more than this in memory.
+        let room = outlet.room(BATCH_BYTES).await?;
+        let (frames, last) = tail.read(after).await.ok()?;
         after = last;
-        let batch = Batch {
-            messages,
-            _share: share,
-        };
-        sender.send(batch).await.ok()?;
+        let messages = frames.into_iter().map(|frame| frame.text).collect();
+        outlet.send(messages, room).await?;
     }
 }
 
 /// Sends changes of the list of runs. A client that missed some is asked to read the list again.
-async fn send_news(
-    mut news: broadcast::Receiver<Utf8Bytes>,
-    sender: mpsc::Sender<Batch>,
-    bytes: Arc<Semaphore>,
-) -> Option<()> {
+async fn send_news(mut news: broadcast::Receiver<Utf8Bytes>, outlet: Outlet) -> Option<()> {
     loop {
         let message = match news.recv().await {
             Ok(message) => message,
@@ -243,21 +309,9 @@ async fn send_news(
             }
             Err(broadcast::error::RecvError::Closed) => return None,
         };
-        let messages = vec![message];
-        let share = take_share(&bytes, &messages).await?;
-        let batch = Batch {
-            messages,
-            _share: share,
-        };
-        sender.send(batch).await.ok()?;
+        let room = outlet.room(message.len()).await?;
+        outlet.send(vec![message], room).await?;
     }
-}
-
-/// Waits until the client has room for these messages.
-async fn take_share(bytes: &Arc<Semaphore>, messages: &[Utf8Bytes]) -> Option<OwnedSemaphorePermit> {
-    let length: usize = messages.iter().map(|message| message.len()).sum();
-    let share = u32::try_from(length.clamp(1, CLIENT_BYTES)).ok()?;
-    bytes.clone().acquire_many_owned(share).await.ok()
 }
 
 const _: () = assert!(

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::assembly::{InterventionStatus, RunControl};
 use crate::state::{DiagnosisParts, Intervention, InterventionRequest, RunDir, Sign};
+use crate::store::QueueState;
 
 use super::extract::{JsonBody, NamedRun};
 use super::problem::Problem;
@@ -26,15 +27,17 @@ impl Api {
     /// refused: its task is commands on this host.
     pub(super) fn changing_control(&self, caller: &Caller, run: &RunDir) -> Result<RunControl, Problem> {
         let control = self.control(caller);
-        if self.refuses_unisolated() && control.is_unisolated(run)? {
+        if self.refuses_unisolated(caller) && control.is_unisolated(run)? {
             return Err(unisolated(&format!("run `{}` works", run.facts().id)));
         }
         Ok(control)
     }
 
     /// Whether runs without isolation are neither created nor changed.
-    pub(super) fn refuses_unisolated(&self) -> bool {
-        self.settings.is_exposed() && !self.settings.dangerously_allow_local
+    pub(super) fn refuses_unisolated(&self, caller: &Caller) -> bool {
+        let settings = &self.settings;
+        let is_reached = settings.is_exposed() || settings.has_proxy() || caller.is_forwarded;
+        is_reached && !settings.dangerously_allow_local
     }
 
     fn ask(&self, caller: &Caller, run: &RunDir, intervention: Intervention) -> Accepted<InterventionStatus> {
@@ -51,7 +54,7 @@ pub(super) fn unisolated(what: &str) -> Problem {
     Problem::forbidden(format!(
         "{what} on this host without isolation, and other hosts can reach this service"
     ))
-    .with_hint("listen on 127.0.0.1, or set api.dangerously_allow_local = true")
+    .with_hint("use it on 127.0.0.1 without a proxy, or set api.dangerously_allow_local = true")
 }
 
 pub(super) async fn pause(
@@ -75,6 +78,16 @@ pub(super) async fn stop(
     caller: Caller,
     NamedRun(run): NamedRun,
 ) -> Accepted<InterventionStatus> {
+    let id = &run.facts().id;
+    let reason = format!("{} took it out of the queue", caller.name);
+    if run.holder()?.is_none() && api.store.cancel_queued(id, &reason).await? {
+        api.index.announce(id).await?;
+        let by = &caller.name;
+        let request = InterventionRequest::new(Intervention::Stop, by, api.surroundings.now());
+        let mut status = InterventionStatus::pending(&request);
+        status.state = "done";
+        return Ok((StatusCode::ACCEPTED, Json(status)));
+    }
     api.ask(&caller, &run, Intervention::Stop)
 }
 
@@ -242,6 +255,16 @@ pub(super) async fn remove(
     caller: Caller,
     NamedRun(run): NamedRun,
 ) -> Result<StatusCode, Problem> {
+    let id = run.facts().id.clone();
+    api.store.cancel_queued(&id, "it was removed").await?;
+    if let Some(queued) = api.store.queue_row(&id).await?
+        && queued.state == QueueState::Running
+    {
+        let worker = queued.owner.unwrap_or_default();
+        let detail = format!("run `{id}` is being worked on by the worker `{worker}`");
+        return Err(Problem::new(StatusCode::CONFLICT, detail).with_hint("stop it first"));
+    }
     api.control(&caller).remove(&run).await?;
+    api.index.refresh(vec![id]).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -132,11 +132,15 @@ impl Tail {
         *self.end.borrow()
     }
 
-    /// Waits until there are events after this id, and returns a batch of them with the id to go on with.
-    pub(super) async fn next(self: &Arc<Self>, after: u64) -> io::Result<(Vec<EventFrame>, u64)> {
+    /// Waits until there are events after this id.
+    pub(super) async fn wait(&self, after: u64) {
         let mut end = self.end.subscribe();
         // The sender lives as long as this tail.
         let _ = end.wait_for(|end| *end > after).await;
+    }
+
+    /// A batch of the events after this id, with the id to go on with.
+    pub(super) async fn read(self: &Arc<Self>, after: u64) -> io::Result<(Vec<EventFrame>, u64)> {
         if let Some(recent) = self.recent_after(after) {
             return Ok(recent);
         }

@@ -45,6 +45,7 @@ pub struct RalphBuilder {
     task_file: Option<PathBuf>,
     task_text: Option<String>,
     issue: Option<Arc<ClaimedIssue>>,
+    run_id: Option<RunId>,
     resumed: Option<RunId>,
     config: Option<Config>,
     pub(super) given: GivenSettings,
@@ -92,6 +93,13 @@ impl RalphBuilder {
     /// Works on an issue in place of a task in a file. Nothing is pushed once its claim is lost.
     pub(crate) fn issue(mut self, issue: Arc<ClaimedIssue>) -> Self {
         self.issue = Some(issue);
+        self
+    }
+
+    /// Gives the new run this id in place of a random one.
+    #[cfg(feature = "serve")]
+    pub(crate) fn run_id(mut self, run: RunId) -> Self {
+        self.run_id = Some(run);
         self
     }
 
@@ -315,6 +323,7 @@ impl RalphBuilder {
             run: NewRun {
                 id: issue
                     .and_then(ClaimedIssue::new_run)
+                    .or_else(|| self.run_id.take())
                     .unwrap_or_else(RunId::random),
                 taken_branches,
                 created: context.surroundings.now(),

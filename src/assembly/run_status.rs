@@ -101,10 +101,14 @@ impl InterventionStatus {
 impl RunStatus {
     /// Reads the state of a run, without its lock.
     pub fn new(run: &RunDir) -> Result<Self, AssemblyError> {
+        Self::with_journal(run, &run.journal()?)
+    }
+
+    /// The state of a run whose journal was read already.
+    pub(crate) fn with_journal(run: &RunDir, lines: &[JournalLine]) -> Result<Self, AssemblyError> {
         let facts = run.facts();
-        let lines = run.journal()?;
         let holder = run.holder()?;
-        let summary = RunSummary::new(facts, &lines, holder.is_some());
+        let summary = RunSummary::new(facts, lines, holder.is_some());
         let last = lines.iter().rev().find_map(|line| match &line.entry {
             JournalEntry::Recorded(record) => Some(record.as_ref()),
             _ => None,
@@ -128,7 +132,7 @@ impl RunStatus {
             worked_seconds: summary.used.worked.as_secs(),
             created: facts.created.to_string(),
             pull_request: summary.pull_request.or(file),
-            interventions: interventions(run, &lines)?,
+            interventions: interventions(run, lines)?,
         })
     }
 }

@@ -5,11 +5,14 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use crate::gateway::audit::{AuditLog, AuditTally, TallyEntry};
-use crate::scm::{Checkpoints, Repository};
+use crate::scm::{Checkpoints, Repository, ShownDiff};
 use crate::state::{IterationRecord, RunDir, entries_of, standing_records};
 
 use super::error::io_error;
 use super::{AssemblyError, RunControl};
+
+/// The longest diff of the command line, in bytes.
+const DIFF_SHOWN: usize = 64 * 1024 * 1024;
 
 /// The directory of run files in the agent's clone.
 const RUN_FILES: &str = ".ralph";
@@ -43,6 +46,18 @@ impl RunControl {
         iteration: Option<u32>,
         only_counts: bool,
     ) -> Result<Option<String>, AssemblyError> {
+        let diff = self.diff_within(run, iteration, only_counts, DIFF_SHOWN).await?;
+        Ok(diff.map(|diff| diff.text))
+    }
+
+    /// The same, with about `limit` bytes of it.
+    pub(crate) async fn diff_within(
+        &self,
+        run: &RunDir,
+        iteration: Option<u32>,
+        only_counts: bool,
+        limit: usize,
+    ) -> Result<Option<ShownDiff>, AssemblyError> {
         let facts = run.facts();
         let host = self.context.surroundings.host();
         let repository = Repository::open(host, &facts.repository).await?;
@@ -68,7 +83,8 @@ impl RunControl {
                 )
             }
         };
-        Ok(Some(repository.diff_text(&from, &to, only_counts).await?))
+        let diff = repository.diff_text(&from, &to, only_counts, limit).await?;
+        Ok(Some(diff))
     }
 
     /// The hosts that a run reached or could not reach. Empty without a gateway, as on `local`.

@@ -1,6 +1,6 @@
 //! The store of this process: where it is, and its index of runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use crate::config::Config;
@@ -35,9 +35,46 @@ pub(crate) async fn open_store(surroundings: &Surroundings, config: &Config) -> 
 
 /// What the index says about a run in a directory of this host.
 pub(crate) fn indexed_run(surroundings: &Surroundings, run: &RunDir) -> Result<IndexedRun, AssemblyError> {
+    indexed_run_with(surroundings, run, &run.journal()?)
+}
+
+/// What the index says about a run whose journal was read already.
+pub(crate) fn indexed_run_with(
+    surroundings: &Surroundings,
+    run: &RunDir,
+    lines: &[JournalLine],
+) -> Result<IndexedRun, AssemblyError> {
     let host = run.last_owner()?.unwrap_or_else(|| surroundings.owner()).host;
     let is_running = run.holder()?.is_some();
-    Ok(row(run.facts(), &run.journal()?, host, is_running))
+    Ok(row(run.facts(), lines, host, is_running))
+}
+
+/// Of the runs that the index has for this host, those that are gone: without a directory, and without a state ref from which
+/// they could go on.
+pub(crate) async fn gone_runs(
+    surroundings: &Surroundings,
+    store: &Store,
+) -> Result<Vec<RunId>, AssemblyError> {
+    let runs = surroundings.runs()?;
+    let mut missing = store.runs_of_host(&surroundings.owner().host).await?;
+    missing.retain(|(run, _)| !runs.dir().join(run.as_str()).exists());
+    let mut gone = Vec::new();
+    let mut states: HashMap<String, Vec<RunId>> = HashMap::new();
+    for (run, repository) in missing {
+        if !states.contains_key(&repository) {
+            let opened = Repository::open(surroundings.host(), Path::new(&repository)).await;
+            let found = match opened {
+                Ok(opened) => opened.runs_with_state().await?,
+                Err(ScmError::NotARepository { .. }) => Vec::new(),
+                Err(error) => return Err(error.into()),
+            };
+            states.insert(repository.clone(), found);
+        }
+        if !states[&repository].contains(&run) {
+            gone.push(run);
+        }
+    }
+    Ok(gone)
 }
 
 fn row(facts: &RunFacts, lines: &[JournalLine], host: String, is_running: bool) -> IndexedRun {

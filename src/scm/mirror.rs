@@ -19,8 +19,14 @@ use crate::id::ObjectId;
 /// How often a lock is tried that another process has.
 const LOCK_RETRY: Duration = Duration::from_millis(100);
 
-/// The longest diff that is shown, in bytes.
-const DIFF_SHOWN: usize = 64 * 1024 * 1024;
+/// A diff for people. One that is too long lacks its middle, where a line says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownDiff {
+    /// The text.
+    pub text: String,
+    /// The length of the whole diff.
+    pub bytes: u64,
+}
 
 /// Locks a directory until the result is dropped.
 async fn lock(path: &Path) -> Result<File, ScmError> {
@@ -76,19 +82,24 @@ impl Repository {
     }
 
     /// The differences between two commits or trees, as text: every line, or only the number of changed lines by file.
+    /// About `limit` bytes are kept.
     pub async fn diff_text(
         &self,
         from: &ObjectId,
         to: &ObjectId,
         only_counts: bool,
-    ) -> Result<String, ScmError> {
+        limit: usize,
+    ) -> Result<ShownDiff, ScmError> {
         let form = if only_counts { "--stat" } else { "--patch" };
         let command = self
             .git
             .command("diff --no-ext-diff --no-textconv --no-color")
             .args([form, from.as_str(), to.as_str()])
-            .keep(DIFF_SHOWN);
+            .keep(limit);
         let exit = self.git.exit(&command).await?;
-        Ok(exit.stdout.text())
+        Ok(ShownDiff {
+            text: exit.stdout.text(),
+            bytes: exit.stdout.total(),
+        })
     }
 }

@@ -66,6 +66,7 @@ pub use forge::{
 };
 pub use handback::{DEFAULT_BUNDLE_LIMIT, HandBack, HandBackRequest, hand_back};
 pub use local_forge::LocalForge;
+pub use mirror::ShownDiff;
 pub use path::{NameProblem, RepoPath};
 pub use pull_review::{ReviewAnswer, ReviewComment, ReviewPlace};
 pub use push::Remote;

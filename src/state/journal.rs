@@ -268,11 +268,20 @@ impl Journal {
 
     /// Parses the text of a journal. Only errors name `path`.
     pub fn parse(path: &Path, text: &str) -> Result<Vec<JournalLine>, StateError> {
+        Self::parse_after(path, text, 0)
+    }
+
+    /// Parses the text of a journal after its first `before` lines.
+    pub(crate) fn parse_after(
+        path: &Path,
+        text: &str,
+        before: usize,
+    ) -> Result<Vec<JournalLine>, StateError> {
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let parse = |(index, line): (usize, &str)| {
             let line: JournalLine = serde_json::from_str(line).map_err(|source| StateError::Corrupt {
                 path: path.to_owned(),
-                line: index + 1,
+                line: before + index + 1,
                 source,
             })?;
             if let JournalEntry::Opened { format, .. } = line.entry {

@@ -17,8 +17,8 @@ pub enum ApiCreation {
     New,
     /// It was done, and this is the run.
     Done(RunId),
-    /// It is being done, or the service ended in the middle of it.
-    Pending,
+    /// It is being done, or the service ended in the middle of it. This is the run that it makes.
+    Pending(RunId),
     /// The key was used for another request.
     Other,
 }
@@ -26,29 +26,32 @@ pub enum ApiCreation {
 const FORGET_OLD: &str = "DELETE FROM api_creations WHERE created_at < {now} - $1";
 
 const BEGIN: &str = "
-    INSERT INTO api_creations (caller, creation_key, request, created_at) VALUES ($1, $2, $3, {now})
+    INSERT INTO api_creations (caller, creation_key, request, planned, created_at) VALUES ($1, $2, $3, $4, {now})
     ON CONFLICT DO NOTHING";
 
-const LOOK_UP: &str = "SELECT request, run FROM api_creations WHERE caller = $1 AND creation_key = $2";
+const LOOK_UP: &str =
+    "SELECT request, COALESCE(planned, ''), run FROM api_creations WHERE caller = $1 AND creation_key = $2";
 
 const FINISH: &str = "UPDATE api_creations SET run = $3 WHERE caller = $1 AND creation_key = $2";
 
 const ABANDON: &str = "DELETE FROM api_creations WHERE caller = $1 AND creation_key = $2 AND run IS NULL";
 
 impl Store {
-    /// Begins a creation, unless this caller used the key before.
+    /// Begins the creation of this run, unless this caller used the key before.
     pub async fn begin_creation(
         &self,
         caller: &str,
         key: &str,
         request: &Digest,
+        planned: &RunId,
     ) -> Result<ApiCreation, StoreError> {
         let [forget, begin] = [FORGET_OLD, BEGIN].map(|statement| self.sql(statement));
         let request = request.to_string();
         let found = in_transaction!(self, tx => {
             sqlx::query(&forget).bind(milliseconds(REMEMBERED)).execute(&mut *tx).await?;
-            let inserted = sqlx::query(&begin).bind(caller).bind(key).bind(&request).execute(&mut *tx).await?;
-            let row: Option<(String, Option<String>)> = if inserted.rows_affected() > 0 {
+            let inserted = sqlx::query(&begin).bind(caller).bind(key).bind(&request).bind(planned.as_str())
+                .execute(&mut *tx).await?;
+            let row: Option<(String, String, Option<String>)> = if inserted.rows_affected() > 0 {
                 None
             } else {
                 sqlx::query_as(LOOK_UP).bind(caller).bind(key).fetch_optional(&mut *tx).await?
@@ -57,9 +60,13 @@ impl Store {
         });
         match found.map_err(StoreError::statement("begin a creation"))? {
             None => Ok(ApiCreation::New),
-            Some((other, _)) if other != request => Ok(ApiCreation::Other),
-            Some((_, None)) => Ok(ApiCreation::Pending),
-            Some((_, Some(run))) => Ok(ApiCreation::Done(RunId::parse(&run).map_err(StoreError::row)?)),
+            Some((other, ..)) if other != request => Ok(ApiCreation::Other),
+            // One of an older ralph, which planned no run.
+            Some((_, before, None)) if before.is_empty() => Ok(ApiCreation::Pending(planned.clone())),
+            Some((_, before, None)) => Ok(ApiCreation::Pending(
+                RunId::parse(&before).map_err(StoreError::row)?,
+            )),
+            Some((.., Some(run))) => Ok(ApiCreation::Done(RunId::parse(&run).map_err(StoreError::row)?)),
         }
     }
 

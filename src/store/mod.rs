@@ -10,6 +10,7 @@
 mod address;
 mod api_creations;
 mod api_secrets;
+mod cancel;
 mod dialect;
 mod error;
 mod events;
@@ -36,5 +37,5 @@ pub use migrate::STORE_FORMAT;
 pub use pool::Store;
 use pool::{in_transaction, on_pool};
 pub use queue::{ClaimRequest, QueueClaim, QueueRow, QueueState, SpendingLimits, Submission};
-pub use runs::IndexedRun;
+pub use runs::{IndexedRun, ListedRun, RunCursor, RunFilter};
 pub use wake::WorkSignal;

@@ -7,7 +7,7 @@ use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 
 use super::lease::storable;
 use super::queue::{milliseconds, nanos, signed, unsigned};
-use super::{Store, StoreError, in_transaction, on_pool};
+use super::{QueueState, Store, StoreError, in_transaction, on_pool};
 use crate::id::RunId;
 use crate::usage::Usd;
 
@@ -52,7 +52,40 @@ pub struct IndexedRun {
     pub pull_request: Option<String>,
 }
 
-/// A host that has an older journal of the run does not overwrite a newer row.
+/// A run of a list: its row in the index, and where it is in the queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedRun {
+    /// Its row in the index.
+    pub run: IndexedRun,
+    /// Where it is in the queue; `None` if it was never submitted, or ended long ago.
+    pub queue: Option<QueueState>,
+    /// The worker that has claimed it.
+    pub worker: Option<String>,
+}
+
+/// Which runs a list has. Nothing leaves all of them.
+#[derive(Clone, Debug, Default)]
+pub struct RunFilter {
+    /// Those in this state.
+    pub state: Option<String>,
+    /// Those that are there in the queue.
+    pub queue: Option<QueueState>,
+    /// Those of this project directory.
+    pub project: Option<String>,
+    /// Those with this text in their title, id or branch, in any case.
+    pub text: Option<String>,
+}
+
+/// The position of a run in a list: the time of its creation in milliseconds, and its id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunCursor {
+    /// When it was created.
+    pub created_ms: i64,
+    /// Its id.
+    pub id: String,
+}
+
+/// A host that has an older journal of the run does not overwrite the newer row of another one.
 const UPSERT: &str = "
     INSERT INTO runs (id, host, created_at, updated_at, state, reason, title, repository, branch, project, iterations,
       checkboxes, ticked, tokens, cost_nanos, unpriced_calls, worked_ms, pull_request)
@@ -63,11 +96,27 @@ const UPSERT: &str = "
       iterations = excluded.iterations, checkboxes = excluded.checkboxes, ticked = excluded.ticked,
       tokens = excluded.tokens, cost_nanos = excluded.cost_nanos, unpriced_calls = excluded.unpriced_calls,
       worked_ms = excluded.worked_ms, pull_request = excluded.pull_request
-    WHERE excluded.updated_at >= runs.updated_at";
+    WHERE excluded.updated_at >= runs.updated_at OR excluded.host = runs.host";
 
 const REMOVE_OF_HOST: &str = "DELETE FROM runs WHERE host = $1";
 
+const REMOVE: &str = "DELETE FROM runs WHERE id = $1 AND host = $2";
+
 const LIST: &str = "SELECT * FROM runs ORDER BY created_at, id";
+
+const OF_HOST: &str = "SELECT id, repository FROM runs WHERE host = $1";
+
+const LISTED: &str = "
+    SELECT runs.*, queue.state AS queue_state, queue.owner AS worker
+    FROM runs LEFT JOIN queue ON queue.run = runs.id";
+
+/// The first condition alone lets the index of creations find the page.
+const PAGE: &str = "
+    WHERE runs.created_at <= $1 AND (runs.created_at < $1 OR runs.id < $2)
+      AND ($3 IS NULL OR runs.state = $3) AND ($4 IS NULL OR queue.state = $4)
+      AND ($5 IS NULL OR runs.project = $5)
+      AND ($6 IS NULL OR LOWER(runs.title || ' ' || runs.id || ' ' || runs.branch) LIKE LOWER($6) ESCAPE '!')
+    ORDER BY runs.created_at DESC, runs.id DESC LIMIT $7";
 
 macro_rules! upsert {
     ($run:expr, $executor:expr) => {
@@ -101,6 +150,67 @@ impl Store {
         done.map_err(StoreError::statement("index a run"))
     }
 
+    /// Adds runs to the index, or updates them, at once.
+    pub async fn index_runs(&self, runs: &[IndexedRun]) -> Result<(), StoreError> {
+        let done = in_transaction!(self, tx => {
+            for run in runs {
+                upsert!(run, &mut *tx).await?;
+            }
+        });
+        done.map_err(StoreError::statement("write the index of runs"))
+    }
+
+    /// Removes a run of this host from the index. The row stays if another host worked on the run last.
+    pub async fn unindex_run(&self, run: &RunId, host: &str) -> Result<(), StoreError> {
+        let done = on_pool!(self, pool => {
+            sqlx::query(REMOVE).bind(run.as_str()).bind(host).execute(pool).await.map(drop)
+        });
+        done.map_err(StoreError::statement("remove a run from the index"))
+    }
+
+    /// The runs that this host worked on last, each with its repository.
+    pub async fn runs_of_host(&self, host: &str) -> Result<Vec<(RunId, String)>, StoreError> {
+        let rows: Vec<(String, String)> =
+            on_pool!(self, pool => sqlx::query_as(OF_HOST).bind(host).fetch_all(pool).await)
+                .map_err(StoreError::statement("list the runs"))?;
+        let rows = rows.into_iter();
+        rows.map(|(id, repository)| Ok((RunId::parse(&id).map_err(StoreError::row)?, repository)))
+            .collect()
+    }
+
+    /// At most `limit` runs after a position, newest first.
+    pub async fn list_runs(
+        &self,
+        filter: &RunFilter,
+        after: Option<&RunCursor>,
+        limit: u32,
+    ) -> Result<Vec<ListedRun>, StoreError> {
+        let sql = format!("{LISTED} {PAGE}");
+        let text = filter.text.as_deref().map(|text| format!("%{}%", escaped(text)));
+        let rows: Vec<StoredListedRun> = on_pool!(self, pool => {
+            let query = sqlx::query_as(&sql)
+                .bind(after.map_or(i64::MAX, |after| after.created_ms))
+                .bind(after.map_or("", |after| &after.id))
+                .bind(filter.state.as_deref().map(storable))
+                .bind(filter.queue.map(QueueState::as_str))
+                .bind(filter.project.as_deref().map(storable))
+                .bind(text.as_deref().map(storable))
+                .bind(i64::from(limit));
+            query.fetch_all(pool).await
+        })
+        .map_err(StoreError::statement("list the runs"))?;
+        rows.into_iter().map(ListedRun::try_from).collect()
+    }
+
+    /// One run, as lists have it.
+    pub async fn listed_run(&self, run: &RunId) -> Result<Option<ListedRun>, StoreError> {
+        let sql = format!("{LISTED} WHERE runs.id = $1");
+        let row: Option<StoredListedRun> =
+            on_pool!(self, pool => sqlx::query_as(&sql).bind(run.as_str()).fetch_optional(pool).await)
+                .map_err(StoreError::statement("read the index of runs"))?;
+        row.map(ListedRun::try_from).transpose()
+    }
+
     /// Replaces what the index has of this host by these runs, at once. Runs that only other hosts know stay.
     pub async fn replace_runs(&self, host: &str, runs: &[IndexedRun]) -> Result<(), StoreError> {
         let done = in_transaction!(self, tx => {
@@ -117,6 +227,44 @@ impl Store {
         let rows: Vec<StoredRun> = on_pool!(self, pool => sqlx::query_as(LIST).fetch_all(pool).await)
             .map_err(StoreError::statement("list the runs"))?;
         rows.into_iter().map(IndexedRun::try_from).collect()
+    }
+}
+
+/// The text without the signs that `LIKE` reads as wildcards.
+fn escaped(text: &str) -> String {
+    text.replace('!', "!!").replace('%', "!%").replace('_', "!_")
+}
+
+struct StoredListedRun {
+    run: StoredRun,
+    queue: Option<String>,
+    worker: Option<String>,
+}
+
+impl<'r, R: Row> FromRow<'r, R> for StoredListedRun
+where
+    &'static str: ColumnIndex<R>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+    String: Decode<'r, R::Database> + Type<R::Database>,
+{
+    fn from_row(row: &'r R) -> sqlx::Result<Self> {
+        Ok(Self {
+            run: StoredRun::from_row(row)?,
+            queue: row.try_get("queue_state")?,
+            worker: row.try_get("worker")?,
+        })
+    }
+}
+
+impl TryFrom<StoredListedRun> for ListedRun {
+    type Error = StoreError;
+
+    fn try_from(row: StoredListedRun) -> Result<Self, StoreError> {
+        Ok(Self {
+            run: row.run.try_into()?,
+            queue: row.queue.map(|state| state.parse()).transpose()?,
+            worker: row.worker,
+        })
     }
 }
 

@@ -14,6 +14,7 @@ mod creating;
 mod document;
 mod fuzz;
 mod hosts;
+mod listing;
 mod login;
 mod reading;
 mod service;

@@ -13,10 +13,20 @@ fn a_run_is_shown_as_on_the_command_line() {
     let run = service.place.run_id();
     let status = service.get(&format!("/api/runs/{run}"));
     assert_eq!(status, service.place.status());
-    assert_eq!(
-        service.get("/api/runs"),
-        serde_json::json!({"runs": [status], "next": null})
-    );
+    let list = service.get("/api/runs");
+    assert_eq!((rows(&list, "runs").len(), &list["next"]), (1, &Value::Null));
+    for key in [
+        "run",
+        "state",
+        "reason",
+        "task",
+        "branch",
+        "iterations",
+        "tokens",
+        "pull_request",
+    ] {
+        assert_eq!(list["runs"][0][key], status[key], "{key}");
+    }
     let events = service.get(&format!("/api/runs/{run}/events"));
     let log = fs::read_to_string(service.place.run_dir().join("events.jsonl")).unwrap();
     let lines: Vec<Value> = log
@@ -54,6 +64,10 @@ fn iterations_evidence_and_changes_are_shown() {
     assert!(commands.contains(&"grep -q hello a.txt"), "{evidence}");
     let total = service.get(&format!("/api/runs/{run}/diff"));
     assert!(total["diff"].as_str().unwrap().contains("+++ b/a.txt"), "{total}");
+    assert_eq!(
+        (&total["is_cut"], &total["bytes"]),
+        (&false.into(), &total["diff"].as_str().unwrap().len().into())
+    );
     assert_eq!(service.get(&format!("/api/runs/{run}/diff?iteration=1")), total);
     let stat = service.get(&format!("/api/runs/{run}/diff?stat=true"));
     assert!(

@@ -39,6 +39,11 @@ impl Service {
         (self.child, self.address) = serve(&self.place, "127.0.0.1:0");
     }
 
+    /// Ends the service.
+    pub fn stop(&mut self) {
+        self.end();
+    }
+
     fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -13,17 +13,21 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::service::{Held, Service, done};
+use crate::service::{Held, Service, create_token, done};
 use crate::support::ralph::{PATIENCE, Place};
 
 struct Client(WebSocketStream<TcpStream>);
 
 impl Client {
     async fn connect(service: &Service) -> Self {
+        Self::connect_as(service, &service.token).await
+    }
+
+    async fn connect_as(service: &Service, token: &str) -> Self {
         let mut request = format!("ws://{}/api/events", service.address)
             .into_client_request()
             .unwrap();
-        let token = format!("Bearer {}", service.token);
+        let token = format!("Bearer {token}");
         request
             .headers_mut()
             .insert("authorization", token.parse().unwrap());
@@ -249,4 +253,66 @@ async fn a_wrong_subscription_is_a_problem_and_ends_nothing() {
     client.subscribe(&run, Some(0)).await;
     client.say(&json!({"unsubscribe": run})).await;
     while client.hear().await.unwrap()["unsubscribed"] != run {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_ends_with_its_token() {
+    let service = Service::start(done());
+    let run = service.place.run_id();
+    let token = create_token(&service.place, "visitor", "read");
+    let (mut visitor, mut other) = (
+        Client::connect_as(&service, &token).await,
+        Client::connect(&service).await,
+    );
+    visitor.subscribe(&run, None).await;
+    other.subscribe(&run, None).await;
+    service
+        .place
+        .run(&["api-token", "revoke", "visitor"])
+        .expect(0, &[]);
+    let closed = loop {
+        let message = timeout(PATIENCE, visitor.0.next()).await.unwrap();
+        match message {
+            Some(Ok(Message::Close(close))) => break close.unwrap(),
+            Some(Ok(_)) => {}
+            ended => panic!("{ended:?}"),
+        }
+    };
+    assert_eq!(u16::from(closed.code), 1008, "{closed:?}");
+    let log = service.place.run_dir().join("events.jsonl");
+    append(&log, 0, 1, 10);
+    assert_eq!(numbers(&other.until(length(&log)).await), [0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_is_subscribed_again_sends_nothing_twice() {
+    let service = Service::start(done());
+    let (run, log) = (
+        service.place.run_id(),
+        service.place.run_dir().join("events.jsonl"),
+    );
+    let start = length(&log);
+    append(&log, 0, 2000, 1000);
+    let mut client = Client::connect(&service).await;
+    for _ in 0..5 {
+        client.say(&json!({"subscribe": run, "after": start})).await;
+    }
+    // Everything after the last confirmation is of the last subscription.
+    let mut confirmed = 0;
+    let mut events = Vec::new();
+    while confirmed < 5 || numbers(&events).last() != Some(&1999) {
+        let message = client.hear().await.unwrap();
+        if message["subscribed"] == run.as_str() {
+            confirmed += 1;
+            events.clear();
+        } else {
+            events.push(message);
+        }
+    }
+    assert_eq!(numbers(&events), (0..2000).collect::<Vec<u64>>());
+    client.say(&json!({"subscribe": run, "after": start})).await;
+    client.say(&json!({"unsubscribe": run})).await;
+    while client.hear().await.unwrap()["unsubscribed"] != run.as_str() {}
+    client.say(&json!({})).await;
+    assert_eq!(client.hear().await.unwrap()["problem"]["status"], 400);
 }

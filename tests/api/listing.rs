@@ -1,0 +1,131 @@
+//! The list of runs, which comes from the index, and long journals.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::reading::rows;
+use crate::service::{Held, Service, done};
+use crate::support::ralph::{Place, TASK, eventually, script, whole_task};
+
+fn ids(list: &Value) -> Vec<String> {
+    let run = |row: &Value| row["run"].as_str().unwrap().to_owned();
+    rows(list, "runs").iter().map(run).collect()
+}
+
+#[test]
+fn the_list_follows_the_run_directories_and_a_rebuild_changes_nothing() {
+    let place = Place::new();
+    let held = Held::start(&place);
+    let service = Service::start(place);
+    let run = service.place.run_id();
+    let state = || service.get("/api/runs")["runs"][0]["state"].clone();
+    assert_eq!(state(), "running");
+    held.let_go();
+    held.live.wait().expect(0, &[]);
+    // Another process worked on it, and the page shows it at once.
+    assert_eq!(state(), "done");
+    service.place.run_script(&script([whole_task()])).expect(0, &[]);
+    let before = service.get("/api/runs");
+    assert_eq!(ids(&before).len(), 2);
+    service.place.run(&["store", "rebuild"]).expect(0, &[]);
+    assert_eq!(service.get("/api/runs"), before);
+    service.place.run(&["rm", &run]).expect(0, &[]);
+    assert_eq!(ids(&service.get("/api/runs")).len(), 1);
+}
+
+#[test]
+fn a_killed_run_and_one_that_was_removed_meanwhile_are_noticed() {
+    let place = Place::new();
+    let held = Held::start(&place);
+    let mut service = Service::start(place);
+    assert_eq!(service.get("/api/runs")["runs"][0]["state"], "running");
+    held.live.signal("KILL");
+    held.live.wait();
+    let run = service.place.run_id();
+    assert_eq!(service.get("/api/runs")["runs"][0]["state"], "interrupted");
+    service.stop();
+    service.place.run(&["rm", &run]).expect(0, &[]);
+    service.restart();
+    assert_eq!(service.get("/api/runs"), json!({"runs": [], "next": null}));
+}
+
+#[test]
+fn the_list_is_filtered_by_state_project_queue_and_text() {
+    let place = done();
+    let service = Service::start(place);
+    let done = service.place.run_id();
+    let task = TASK.replace("# Say hello", "# Greet 100%_all");
+    let body = json!({"task": task, "script": script([whole_task()]).to_string()});
+    let queued = service.post("/api/runs", &body).expect(201)["run"].clone();
+    let queued = queued.as_str().unwrap().to_owned();
+    let listed = |query: &str| ids(&service.get(&format!("/api/runs?{query}")));
+    assert_eq!(listed("state=done"), [done.clone()]);
+    assert_eq!(listed("state=interrupted"), [queued.clone()]);
+    assert_eq!(listed("queue=queued"), [queued.clone()]);
+    assert_eq!(listed("text=HELLO"), [done.clone()]);
+    assert_eq!(listed("text=100%25_"), [queued.clone()]);
+    assert_eq!(listed("text=%25"), [queued.clone()]);
+    assert_eq!(listed(&format!("text={done}")), [done.clone()]);
+    let project = service.get("/api/runs")["runs"][0]["project"].clone();
+    let project = project.as_str().unwrap().to_owned();
+    assert_eq!(listed(&format!("project={project}&limit=1")), [queued.clone()]);
+    assert_eq!(listed(&format!("project={project}")), [queued, done]);
+    assert_eq!(listed("project=/nowhere"), Vec::<String>::new());
+    service
+        .ask("GET", "/api/runs?queue=x", None)
+        .expect_problem(400, "`queue`");
+}
+
+/// Adds recorded iterations to the journal of a run, by the example of its first one.
+fn add_iterations(journal: &Path, from: u64, to: u64) {
+    let text = fs::read_to_string(journal).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let mut record = lines
+        .into_iter()
+        .find(|line: &Value| line["entry"] == "recorded")
+        .unwrap();
+    let mut file = OpenOptions::new().append(true).open(journal).unwrap();
+    for number in from..to {
+        record["seq"] = json!(1000 + number);
+        record["iteration"] = json!(number);
+        record["summary"] = json!("x".repeat(1000));
+        writeln!(file, "{record}").unwrap();
+    }
+}
+
+#[test]
+fn a_long_journal_is_read_on_from_where_it_was() {
+    let service = Service::start(done());
+    let (run, journal) = (
+        service.place.run_id(),
+        service.place.run_dir().join("journal.jsonl"),
+    );
+    let whole = fs::read(&journal).unwrap();
+    let last = |after: u64| {
+        let page = service.get(&format!("/api/runs/{run}/iterations?after={after}&limit=200"));
+        let rows = rows(&page, "iterations");
+        rows.last().map(|row| row["iteration"].as_u64().unwrap())
+    };
+    add_iterations(&journal, 2, 401);
+    assert!(fs::metadata(&journal).unwrap().len() > 400_000);
+    assert_eq!(last(399), Some(400));
+    add_iterations(&journal, 401, 403);
+    assert_eq!(last(399), Some(402));
+    assert_eq!(service.get(&format!("/api/runs/{run}"))["iterations"], 402);
+    // Half a line is left for the next look.
+    let mut file = OpenOptions::new().append(true).open(&journal).unwrap();
+    file.write_all(b"{\"seq\":").unwrap();
+    assert_eq!(last(399), Some(402));
+    // A checkpoint of another host replaces the file.
+    let other = journal.with_extension("new");
+    fs::write(&other, whole).unwrap();
+    add_iterations(&other, 2, 301);
+    fs::rename(&other, &journal).unwrap();
+    assert_eq!(last(299), Some(300));
+    eventually("the index has it", || {
+        service.get("/api/runs")["runs"][0]["iterations"] == 300
+    });
+}
