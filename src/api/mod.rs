@@ -4,6 +4,7 @@
 //! `guard` before it is routed. Events are read from the files of the runs, so a client never slows a run.
 
 mod access;
+mod change;
 mod create;
 mod extract;
 mod guard;

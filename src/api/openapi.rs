@@ -10,11 +10,12 @@ use crate::store::ApiScope;
 
 use super::operation::Operation;
 use super::problem::Problem;
-use super::{create, host, login, run_list, runs, socket, steer};
+use super::{change, create, host, login, run_list, runs, socket, steer};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
 const PUT: Method = Method::PUT;
+const PATCH: Method = Method::PATCH;
 const DELETE: Method = Method::DELETE;
 
 /// Every operation of the API.
@@ -25,7 +26,9 @@ pub(super) fn operations() -> Vec<Operation> {
         content_operations(),
         order_operations(),
         request_operations(),
+        change_operations(),
         host_operations(),
+        resource_operations(),
     ];
     groups.into_iter().flatten().collect()
 }
@@ -220,6 +223,64 @@ fn request_operations() -> Vec<Operation> {
         .status(StatusCode::ACCEPTED)
         .body::<steer::DiagnosisChoice>()
         .returns::<steer::AppliedDiagnosis>(),
+    ]
+}
+
+fn change_operations() -> Vec<Operation> {
+    let update = "Change what can change after the creation: task, profile, hosts. Nothing is changed if a part is refused";
+    let write = "Give a file of the run another text: the task, or guardrails and notes, which can only be appended to";
+    vec![
+        Operation::new(PATCH, "/api/runs/{run}", "updateRun", update, change::update)
+            .scope(Some(ApiScope::Steer))
+            .status(StatusCode::ACCEPTED)
+            .body::<change::RunChanges>()
+            .returns::<change::RequestList>(),
+        steering(
+            PUT,
+            "/api/runs/{run}/file",
+            "writeFile",
+            write,
+            change::write_file,
+        )
+        .body::<change::WrittenFile>(),
+        Operation::new(
+            GET,
+            "/api/runs/{run}/sandbox",
+            "getSandbox",
+            "Where the run works: provider, limits, sandboxes",
+            change::sandbox,
+        )
+        .returns::<crate::assembly::RunSandbox>(),
+        Operation::new(
+            GET,
+            "/api/runs/{run}/preview",
+            "getPreview",
+            "A link that opens a port of the sandbox in a browser",
+            change::preview,
+        )
+        .parameters::<change::PortChoice>()
+        .returns::<change::PreviewLink>(),
+    ]
+}
+
+fn resource_operations() -> Vec<Operation> {
+    vec![
+        Operation::new(
+            GET,
+            "/api/images",
+            "listImages",
+            "The images that ralph built or pulled",
+            change::images,
+        )
+        .returns::<change::ImageList>(),
+        Operation::new(
+            GET,
+            "/api/workers",
+            "listWorkers",
+            "The workers that have runs, and the runs that they have",
+            change::workers,
+        )
+        .returns::<change::WorkerList>(),
     ]
 }
 

@@ -55,6 +55,7 @@ impl Operation {
         let filter = match method {
             Method::POST => MethodFilter::POST,
             Method::PUT => MethodFilter::PUT,
+            Method::PATCH => MethodFilter::PATCH,
             Method::DELETE => MethodFilter::DELETE,
             _ => MethodFilter::GET,
         };

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use axum::Router;
 use rustix::fs::Mode;
-use rustix::process::umask;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use tokio::net::{TcpListener, UnixListener};
 
 /// An address to listen on.
@@ -55,8 +55,16 @@ pub enum ApiListener {
 }
 
 impl ApiListener {
-    /// Starts to listen.
+    /// Starts to listen. Allows this process as many open files as the system lets it have: each client is one.
     pub async fn bind(address: &ListenAddress) -> io::Result<Self> {
+        let files = getrlimit(Resource::Nofile);
+        let most = Rlimit {
+            current: files.maximum,
+            ..files
+        };
+        if let Err(error) = setrlimit(Resource::Nofile, most) {
+            tracing::warn!(%error, "cannot raise the limit of open files");
+        }
         match address {
             ListenAddress::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
             ListenAddress::Unix(path) => Ok(Self::Unix(bind_private(path)?, path.clone())),

@@ -15,10 +15,10 @@ use super::{AssemblyError, RunControl};
 const DIFF_SHOWN: usize = 64 * 1024 * 1024;
 
 /// The directory of run files in the agent's clone.
-const RUN_FILES: &str = ".ralph";
+pub(super) const RUN_FILES: &str = ".ralph";
 
 /// The task in the agent's clone.
-const TASK: &str = "ralph_task.md";
+pub(super) const TASK: &str = "ralph_task.md";
 
 /// The hosts that a run reached, and those that were blocked, most frequent first.
 #[derive(Clone, Debug, serde::Serialize)]

@@ -23,6 +23,7 @@ mod queue;
 mod retention;
 mod runs;
 mod wake;
+mod workers;
 
 pub use address::StoreAddress;
 pub use api_creations::ApiCreation;
@@ -39,3 +40,4 @@ use pool::{in_transaction, on_pool};
 pub use queue::{ClaimRequest, QueueClaim, QueueRow, QueueState, SpendingLimits, Submission};
 pub use runs::{IndexedRun, ListedRun, RunCursor, RunFilter};
 pub use wake::WorkSignal;
+pub use workers::ClaimedRun;

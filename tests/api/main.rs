@@ -10,6 +10,7 @@
 )]
 
 mod attacks;
+mod changing;
 mod creating;
 mod document;
 mod fuzz;
