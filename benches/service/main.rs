@@ -1,4 +1,4 @@
-//! What the service costs: claims from a long queue, and the time until a worker starts. `benches/run service` runs it.
+//! What the service costs: claims from a long queue, the time until a worker starts, lists of many runs and sockets. `benches/run service` runs it.
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 #![allow(
     missing_docs,
@@ -10,7 +10,10 @@ mod claims;
 #[path = "../loop/figure.rs"]
 #[allow(dead_code, reason = "the loop needs more of it")]
 mod figure;
+mod lists;
+mod many_runs;
 mod queue;
+mod sockets;
 mod wake;
 
 use std::error::Error;
@@ -25,6 +28,11 @@ fn main() -> Fallible<()> {
         .skip(1)
         .filter(|arg| !arg.starts_with("--"))
         .collect();
+    if named.iter().any(|one| one == sockets::PLAIN) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        return runtime.block_on(sockets::serve_plain());
+    }
+    allow_sockets()?;
     let wanted = |name: &str| named.is_empty() || named.iter().any(|one| one == name);
     if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
         println!("load of the host before: {}", load.trim());
@@ -41,9 +49,25 @@ fn main() -> Fallible<()> {
         if wanted("wake") {
             figures.push(wake::measure(&server).await?);
         }
+        if wanted("lists") || wanted("sockets") {
+            let service = many_runs::ManyRuns::start()?;
+            figures.extend(lists::measure(&service).await?);
+            figures.extend(sockets::measure(&service).await?);
+        }
         for figure in figures {
             println!("{figure}");
         }
         Ok(())
     })
+}
+
+/// Lets this process have a socket for each client.
+fn allow_sockets() -> Fallible<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let files = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: files.maximum,
+        ..files
+    };
+    Ok(setrlimit(Resource::Nofile, most)?)
 }
