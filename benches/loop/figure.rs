@@ -22,16 +22,12 @@ impl Samples {
         self.quantile(0.95)
     }
 
-    pub(crate) fn p99(&self) -> f64 {
-        self.quantile(0.99)
-    }
-
     /// The samples of one stretch, in the order they were taken.
     pub(crate) fn part(&self, range: std::ops::Range<usize>) -> Self {
         Self(self.0[range].to_vec())
     }
 
-    fn quantile(&self, share: f64) -> f64 {
+    pub(crate) fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         #[expect(

@@ -52,7 +52,13 @@ pub(crate) async fn measure(service: &ManyRuns) -> Fallible<Vec<Figure>> {
         target: Target::Most(most),
     };
     Ok(vec![
-        figure("sockets-1000-p99", "ms", ours.p99(), Some(peer.p99()), 100.0),
+        figure(
+            "sockets-1000-p99",
+            "ms",
+            ours.quantile(0.99),
+            Some(peer.quantile(0.99)),
+            100.0,
+        ),
         figure("run-slowed-by-sockets", "%", slowed, None, 5.0),
         figure("stalled-client", "KB", stalled, None, 256.0),
         figure("resident", "MB", resident, None, 150.0),

@@ -82,11 +82,8 @@ fn the_list_is_filtered_by_state_project_queue_and_text() {
 /// Adds recorded iterations to the journal of a run, by the example of its first one.
 fn add_iterations(journal: &Path, from: u64, to: u64) {
     let text = fs::read_to_string(journal).unwrap();
-    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-    let mut record = lines
-        .into_iter()
-        .find(|line: &Value| line["entry"] == "recorded")
-        .unwrap();
+    let mut lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let mut record = lines.find(|line: &Value| line["entry"] == "recorded").unwrap();
     let mut file = OpenOptions::new().append(true).open(journal).unwrap();
     for number in from..to {
         record["seq"] = json!(1000 + number);

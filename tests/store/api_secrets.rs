@@ -80,30 +80,31 @@ async fn a_creation_with_a_key_is_done_once(database: Database) {
     let store = database.open().await;
     let (one, other) = (Digest::sha256(b"one"), Digest::sha256(b"other"));
     assert_eq!(
-        store.begin_creation("a", "k", &one).await.unwrap(),
+        store.begin_creation("a", "k", &one, &run(1)).await.unwrap(),
         ApiCreation::New
     );
+    // The run that was planned first is the one to finish.
     assert_eq!(
-        store.begin_creation("a", "k", &one).await.unwrap(),
-        ApiCreation::Pending
+        store.begin_creation("a", "k", &one, &run(2)).await.unwrap(),
+        ApiCreation::Pending(run(1))
     );
     store.abandon_creation("a", "k").await.unwrap();
     assert_eq!(
-        store.begin_creation("a", "k", &one).await.unwrap(),
+        store.begin_creation("a", "k", &one, &run(1)).await.unwrap(),
         ApiCreation::New
     );
     store.finish_creation("a", "k", &run(1)).await.unwrap();
     store.abandon_creation("a", "k").await.unwrap();
     assert_eq!(
-        store.begin_creation("a", "k", &one).await.unwrap(),
+        store.begin_creation("a", "k", &one, &run(1)).await.unwrap(),
         ApiCreation::Done(run(1))
     );
     assert_eq!(
-        store.begin_creation("a", "k", &other).await.unwrap(),
+        store.begin_creation("a", "k", &other, &run(1)).await.unwrap(),
         ApiCreation::Other
     );
     assert_eq!(
-        store.begin_creation("b", "k", &other).await.unwrap(),
+        store.begin_creation("b", "k", &other, &run(1)).await.unwrap(),
         ApiCreation::New
     );
 }

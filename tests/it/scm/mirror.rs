@@ -95,13 +95,23 @@ async fn a_person_sees_what_differs() {
     let tip = world.repository.resolve("HEAD").await.unwrap();
     let patch = world
         .repository
-        .diff_text(&world.base, &tip, false)
+        .diff_text(&world.base, &tip, false, 1000)
         .await
         .unwrap();
     assert!(
-        patch.contains("+++ b/new.txt\n") && patch.contains("+new\n"),
-        "{patch}"
+        patch.text.contains("+++ b/new.txt\n") && patch.text.contains("+new\n"),
+        "{patch:?}"
     );
-    let stat = world.repository.diff_text(&world.base, &tip, true).await.unwrap();
+    assert_eq!(patch.bytes, patch.text.len() as u64);
+    let stat = world.repository.diff_text(&world.base, &tip, true, 1000).await;
+    let stat = stat.unwrap().text;
     assert!(stat.contains("new.txt | 1 +"), "{stat}");
+    // A diff that is too long says what is missing.
+    let cut = world
+        .repository
+        .diff_text(&world.base, &tip, false, 40)
+        .await
+        .unwrap();
+    assert_eq!(cut.bytes, patch.bytes);
+    assert!(cut.text.contains(" bytes not kept "), "{cut:?}");
 }
