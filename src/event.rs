@@ -15,12 +15,17 @@
 //! }
 //! ```
 
+mod line;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::id::RunId;
+
+pub use line::event_line;
+pub(crate) use line::{LineStyle, styled_line};
 
 /// One thing that happened in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -76,6 +76,8 @@ pub mod clock;
 pub mod config;
 #[doc(hidden)]
 pub mod credential;
+#[cfg(feature = "serve")]
+pub mod dashboard;
 #[doc(hidden)]
 pub mod digest;
 #[doc(hidden)]

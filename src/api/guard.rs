@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 
 use super::access::Caller;
 use super::problem::Problem;
@@ -18,6 +18,12 @@ use super::{Api, ApiSettings};
 
 /// What needs neither token nor session.
 const PUBLIC: [&str; 2] = ["/api/health", "/api/login"];
+
+/// The page that a login link leads to. Its form works without a script, so it is no JSON.
+const LOGIN_PAGE: &str = "/login";
+
+/// Where the script and the style of the pages are.
+const ASSETS: &str = "/assets/";
 
 /// The longest path and query, in bytes.
 const LONGEST_TARGET: usize = 8 * 1024;
@@ -45,12 +51,12 @@ pub(super) async fn check(State(api): State<Arc<Api>>, request: Request, next: N
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     let mut response = match admit(&api, request).await {
         Ok(request) => next.run(request).await,
-        Err(problem) => problem.into_response(),
+        Err(refusal) => refusal,
     };
     for (name, value) in RESPONSE_HEADERS {
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
+        // A page has a policy of its own.
+        let header = response.headers_mut().entry(name);
+        header.or_insert(HeaderValue::from_static(value));
     }
     if is_chunked {
         // A proxy may see another end of the body than we do, and what follows is then another client's (RFC 9112, 6.1).
@@ -60,24 +66,46 @@ pub(super) async fn check(State(api): State<Arc<Api>>, request: Request, next: N
     response
 }
 
-async fn admit(api: &Api, mut request: Request) -> Result<Request, Problem> {
-    let (uri, headers) = (request.uri(), request.headers());
-    check_target(uri)?;
-    let host = check_host(&api.settings, uri, headers)?;
-    let acts = acts(request.method(), headers);
-    check_origin(&api.settings, &host, headers, acts)?;
-    check_content_type(request.method(), headers)?;
-    if PUBLIC.contains(&uri.path()) {
+/// The request with who sends it, or the answer that refuses it.
+async fn admit(api: &Api, mut request: Request) -> Result<Request, Response> {
+    let acts = acts(request.method(), request.headers());
+    check_form(api, &request, acts).map_err(IntoResponse::into_response)?;
+    let path = request.uri().path();
+    let is_public_page = api.has_pages && (path == LOGIN_PAGE || path.starts_with(ASSETS));
+    if is_public_page || PUBLIC.contains(&path) {
         return Ok(request);
     }
-    let caller = Caller::find(&api.store, headers).await?;
+    let headers = request.headers();
+    let caller = match Caller::find(&api.store, headers).await {
+        Ok(caller) => caller,
+        Err(_) if is_page(api, path) && !acts => return Err(Redirect::to(LOGIN_PAGE).into_response()),
+        Err(problem) => return Err(problem.into_response()),
+    };
     if caller.by_cookie && acts && !headers.contains_key(header::ORIGIN) {
-        return Err(Problem::forbidden(
-            "a request with a login session has no `Origin`",
-        ));
+        let problem = Problem::forbidden("a request with a login session has no `Origin`");
+        return Err(problem.into_response());
     }
     request.extensions_mut().insert(caller);
     Ok(request)
+}
+
+/// Refuses requests that are not made as a client of ours makes them.
+fn check_form(api: &Api, request: &Request, acts: bool) -> Result<(), Problem> {
+    let (uri, headers) = (request.uri(), request.headers());
+    check_target(uri)?;
+    let host = check_host(&api.settings, uri, headers)?;
+    check_origin(&api.settings, &host, headers, acts)?;
+    if api.has_pages && uri.path() == LOGIN_PAGE && acts {
+        // The form of a page of another site must not log a person in.
+        let missing = || Problem::forbidden("the form has no `Origin`");
+        return headers.get(header::ORIGIN).map(|_| ()).ok_or_else(missing);
+    }
+    check_content_type(request.method(), headers)
+}
+
+/// Whether a path belongs to the pages.
+fn is_page(api: &Api, path: &str) -> bool {
+    api.has_pages && !path.starts_with("/api/")
 }
 
 /// Whether a request does more than read.

@@ -10,6 +10,8 @@ mod extract;
 mod guard;
 mod host;
 mod journals;
+mod lint;
+mod log;
 mod login;
 mod openapi;
 mod operation;
@@ -76,6 +78,8 @@ pub struct Api {
     creations: CreationsAtWork,
     journals: Arc<Journals>,
     index: Arc<RunIndex>,
+    /// Whether there are pages besides the API.
+    has_pages: bool,
 }
 
 impl Api {
@@ -96,18 +100,29 @@ impl Api {
             creations: CreationsAtWork::default(),
             journals,
             index: Arc::new(index),
+            has_pages: false,
         })
     }
 
     /// Everything that it serves, behind its checks. Keeps the index of runs in step until it is dropped, so a runtime must
     /// be there.
     pub fn router(self) -> Router {
+        self.checked(|routes| routes)
+    }
+
+    /// The same with pages, behind the same checks. `add` puts them in front of the operations.
+    pub(crate) fn router_with_pages(mut self, add: impl FnOnce(Router) -> Router) -> Router {
+        self.has_pages = true;
+        self.checked(add)
+    }
+
+    fn checked(self, add: impl FnOnce(Router) -> Router) -> Router {
         let api = Arc::new(self);
         tokio::spawn(RunIndex::follow(Arc::downgrade(&api.index)));
         let routed = operation::router(openapi::operations()).with_state(api.clone());
         // A router without routes, so that the checks run before any path is matched.
         Router::new()
-            .fallback_service(routed)
+            .fallback_service(add(routed))
             .layer(axum::middleware::from_fn_with_state(api, guard::check))
     }
 

@@ -10,7 +10,7 @@ use crate::store::ApiScope;
 
 use super::operation::Operation;
 use super::problem::Problem;
-use super::{change, create, host, login, run_list, runs, socket, steer};
+use super::{change, create, host, lint, log, login, run_list, runs, socket, steer};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -64,6 +64,15 @@ fn service_operations() -> Vec<Operation> {
             login::session,
         )
         .returns::<login::Session>(),
+        Operation::new(
+            POST,
+            "/api/lint",
+            "lintTask",
+            "Check the text of a task, and change nothing",
+            lint::check,
+        )
+        .body::<steer::TaskText>()
+        .returns::<lint::LintReport>(),
         Operation::new(GET, "/api/openapi.json", "openapi", "This document", document)
             .returns::<Map<String, Value>>(),
         Operation::new(GET, "/api/events", "events", events, socket::connect)
@@ -121,6 +130,15 @@ fn content_operations() -> Vec<Operation> {
     let events = "Events after an id, oldest first";
     let file = "A file of the run: its task, or one below `.ralph/`";
     vec![
+        Operation::new(
+            GET,
+            "/api/runs/{run}/log",
+            "listLogLines",
+            "Lines of the log as text, by kind or by what is searched for",
+            log::log,
+        )
+        .parameters::<log::LogPage>()
+        .returns::<log::LogLines>(),
         Operation::new(GET, "/api/runs/{run}/events", "listEvents", events, runs::events)
             .parameters::<runs::EventPage>()
             .returns::<runs::EventList>(),

@@ -30,7 +30,7 @@ pub(super) struct Problem {
 
 /// One mistake in a task.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-struct LintFinding {
+pub(super) struct LintFinding {
     /// The line, from 1.
     line: Option<usize>,
     /// Whether it prevents the task from being run.
@@ -42,7 +42,7 @@ struct LintFinding {
 }
 
 impl LintFinding {
-    fn new(finding: &TaskError) -> Self {
+    pub(super) fn new(finding: &TaskError) -> Self {
         Self {
             line: finding.line,
             is_error: finding.severity == crate::task::LintSeverity::Error,

@@ -35,7 +35,7 @@ const FILE_SHOWN: u64 = 1024 * 1024;
 type ApiResult<T> = Result<Json<T>, Problem>;
 
 /// Does work that reads files, on a thread where that holds nothing up.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;

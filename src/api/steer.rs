@@ -189,7 +189,7 @@ pub(super) async fn retry(
 #[serde(deny_unknown_fields)]
 pub(super) struct TaskText {
     /// The whole text.
-    text: String,
+    pub(super) text: String,
 }
 
 pub(super) async fn edit(

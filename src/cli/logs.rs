@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
-use crate::event::Event;
+use crate::event::{Event, event_line};
 
 use super::select::{is_live, select_run};
-use super::terminal::event_line;
 use super::{CliError, CliExit, CliResult, Context, io_error};
 
 /// How often a followed log is read.

@@ -4,6 +4,7 @@ mod api_token;
 mod config;
 mod control;
 mod credentials;
+mod dashboard;
 mod demo;
 mod diff;
 mod doctor;
@@ -59,7 +60,6 @@ use select::select_run;
 use ui::Ui;
 
 pub use reference::cli_reference;
-pub use terminal::event_line;
 
 /// The longest line of a message about wrong arguments, in characters.
 const LONGEST_LINE: usize = 400;
@@ -136,6 +136,7 @@ enum CliCommand {
     #[command(subcommand)]
     Config(config::ConfigCommand),
     Serve(serve::ServeArgs),
+    Dashboard(dashboard::DashboardArgs),
     #[command(subcommand)]
     ApiToken(api_token::ApiTokenCommand),
     Completions(reference::CompletionsArgs),
@@ -253,7 +254,8 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::GetToken(args) => block_on(token::get(context, args)),
         CliCommand::Store(args) => block_on(store::store(context, args)),
         CliCommand::Config(args) => config::config(context, args),
-        CliCommand::Serve(args) => block_on(serve::serve(context, args)),
+        CliCommand::Serve(args) => block_on(serve::serve(context, args, serve::ServiceFront::Api)),
+        CliCommand::Dashboard(args) => block_on(dashboard::dashboard(context, args)),
         CliCommand::ApiToken(args) => block_on(api_token::api_token(context, args)),
         CliCommand::Completions(args) => reference::completions(context, &args),
         CliCommand::Man(args) => reference::man(context, &args),

@@ -1,10 +1,14 @@
 //! `ralph serve`
 
-use crate::api::{Api, ApiListener, ApiSettings, ListenAddress};
+use crate::api::{Api, ApiListener, ApiSettings, LOGIN_LINK, ListenAddress, new_secret};
+use crate::dashboard;
+use crate::exec::{Command, Discard};
+use crate::store::{ApiScope, ApiSecretKind, Store};
 
 use super::overrides::quiet_configuration;
 use super::signals::Signals;
 use super::submit::open_store;
+use super::ui::columns;
 use super::{CliError, CliExit, CliResult, Context};
 
 /// Serve the API: look at the runs of this host and steer them over HTTP
@@ -15,7 +19,16 @@ pub(super) struct ServeArgs {
     listen: ListenAddress,
 }
 
-pub(super) async fn serve(context: &Context, args: ServeArgs) -> CliResult {
+/// What is in front of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServiceFront {
+    /// Nothing: programs use it.
+    Api,
+    /// The pages, for people. `opens` starts a browser.
+    Dashboard { opens: bool },
+}
+
+pub(super) async fn serve(context: &Context, args: ServeArgs, front: ServiceFront) -> CliResult {
     let config = quiet_configuration(context, Vec::new())?;
     let mut signals = Signals::watch(&context.surroundings().host()).await?;
     let store = open_store(context).await?;
@@ -44,16 +57,66 @@ pub(super) async fn serve(context: &Context, args: ServeArgs) -> CliResult {
             "warning: other hosts can reach {listener}, without encryption: put a proxy with TLS in front of it"
         ));
     }
-    if tokens.is_empty() {
+    if tokens.is_empty() && front == ServiceFront::Api {
         context.ui.say(format_args!("No token exists yet. {creates}."));
     }
+    let login = login_link(&store, &listener, front).await?;
     let api = Api::new(context.surroundings().clone(), store, settings)?;
     context.ui.say(format_args!("Serving the API on {listener}."));
+    let router = match front {
+        ServiceFront::Api => api.router(),
+        ServiceFront::Dashboard { .. } => dashboard::router(api),
+    };
+    if let Some(link) = login {
+        invite(context, &link, front).await;
+    }
     tokio::select! {
-        served = listener.serve(api.router()) => {
+        served = listener.serve(router) => {
             served.map_err(|error| CliError::runtime(format!("the API stopped: {error}")))?;
         }
         () = signals.next() => {}
     }
     Ok(CliExit::Success)
+}
+
+/// A link that logs a browser in once. `None` for the API alone.
+async fn login_link(
+    store: &Store,
+    listener: &ApiListener,
+    front: ServiceFront,
+) -> Result<Option<String>, CliError> {
+    let (ServiceFront::Dashboard { .. }, Some(address)) = (front, listener.tcp_address()) else {
+        return Ok(None);
+    };
+    let secret = new_secret().map_err(CliError::runtime)?;
+    let kind = ApiSecretKind::Login;
+    store
+        .add_api_secret(&secret, kind, "browser", ApiScope::Admin, LOGIN_LINK)
+        .await?;
+    // A browser cannot open the address of all interfaces.
+    let host = match address.ip() {
+        ip if ip.is_unspecified() => format!("localhost:{}", address.port()),
+        _ => address.to_string(),
+    };
+    Ok(Some(format!("http://{host}/login?secret={}", secret.expose())))
+}
+
+/// Shows the link, and opens it in a browser on a terminal.
+async fn invite(context: &Context, link: &str, front: ServiceFront) {
+    context.ui.say(format_args!(
+        "Open the dashboard, within 15 minutes and once: {link}\n`ralph api-token login` prints another secret. Ctrl-C ends it."
+    ));
+    if front != (ServiceFront::Dashboard { opens: true }) || columns().is_none() {
+        return;
+    }
+    let opener = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
+    };
+    let host = context.surroundings().desktop_host();
+    if host.has_program(opener) {
+        // Without a browser the link is there.
+        let _ = host.run(&Command::new(opener).arg(link), &mut Discard).await;
+    }
 }

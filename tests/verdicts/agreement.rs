@@ -31,7 +31,10 @@ pub fn wrong(played: &Played, outcome: &RunOutcome) -> Vec<String> {
 pub fn terminal(played: &Played) -> String {
     let shown = |kind: &EventKind| !matches!(kind, EventKind::Output { .. } | EventKind::Transcript { .. });
     let events = played.events.iter().filter(|event| shown(&event.kind));
-    events.map(ralph::cli::event_line).collect::<Vec<_>>().join("\n")
+    events
+        .map(ralph::event::event_line)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The terminal shows one verdict, at the end, and it is that of the run.

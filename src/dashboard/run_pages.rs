@@ -1,0 +1,273 @@
+//! The pages of one run.
+
+use axum::extract::Query;
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Page;
+use super::chart::bar_chart;
+use super::client::{ApiClient, PageError};
+use super::diff::DiffView;
+use super::template::encoded;
+
+/// How many iterations the API gives at once.
+const PAGE: usize = 200;
+
+/// How many characters of a run's id a title shows.
+const SHORT_ID: usize = 8;
+
+/// A page about a run, with its state.
+async fn run_page(
+    client: &ApiClient,
+    run: &str,
+    template: &'static str,
+    tab: &str,
+) -> Result<Page, PageError> {
+    let status = client.get(&format!("/api/runs/{run}")).await?;
+    let id: String = run.chars().take(SHORT_ID).collect();
+    let title = format!("{}: {} ({id})", status["state"].as_str().unwrap_or_default(), tab);
+    let page = client.page(template, &title).await?;
+    Ok(page.with("run", status).with("tab", tab))
+}
+
+/// What a query has, or nothing if it is malformed.
+fn parameters<T: serde::de::DeserializeOwned>(query: &str) -> Option<T> {
+    let uri: Uri = format!("/?{query}").parse().ok()?;
+    Some(Query::<T>::try_from_uri(&uri).ok()?.0)
+}
+
+/// All iterations of a run.
+async fn all_iterations(client: &ApiClient, run: &str) -> Result<Vec<Value>, PageError> {
+    let (mut all, mut after) = (Vec::new(), json!(0));
+    while !after.is_null() {
+        let path = format!("/api/runs/{run}/iterations?limit={PAGE}&after={after}");
+        let mut page = client.get(&path).await?;
+        if let Some(iterations) = page["iterations"].as_array_mut() {
+            all.append(iterations);
+        }
+        after = page["next"].take();
+    }
+    Ok(all)
+}
+
+/// The state of a run, its evidence, and its course.
+pub(super) async fn overview(client: &ApiClient, run: &str) -> Result<Response, PageError> {
+    let iterations = all_iterations(client, run).await?;
+    let evidence = client.get(&format!("/api/runs/{run}/evidence")).await?;
+    let values = |key: &str| -> Vec<f64> {
+        let values = iterations.iter().map(|iteration| iteration[key].as_f64());
+        values.map(Option::unwrap_or_default).collect()
+    };
+    run_page(client, run, "run.html", "Overview")
+        .await?
+        .with("evidence", evidence)
+        .with("last", iterations.last())
+        .with_markup(
+            "cost_chart",
+            bar_chart("Cost per iteration", &values("cost_usd"), "$"),
+        )
+        .with_markup(
+            "time_chart",
+            bar_chart("Seconds per iteration", &values("seconds"), ""),
+        )
+        .with_markup("score_chart", bar_chart("Loop score", &values("loop_score"), ""))
+        .respond()
+}
+
+/// What a person looks for in the log.
+#[derive(Deserialize)]
+struct LogQuery {
+    kinds: Option<String>,
+    search: Option<String>,
+}
+
+/// The log.
+pub(super) async fn log(client: &ApiClient, run: &str, query: &str) -> Result<Response, PageError> {
+    let log = client.get(&format!("/api/runs/{run}/log?{query}")).await?;
+    let asked = parameters::<LogQuery>(query);
+    let (kinds, search) = asked.map_or((None, None), |asked| (asked.kinds, asked.search));
+    run_page(client, run, "log.html", "Log")
+        .await?
+        .with("log", log)
+        .with("kinds", kinds.unwrap_or_default())
+        .with("search", search.unwrap_or_default())
+        .respond()
+}
+
+/// Lines of the log alone, which the script adds to the page. Headers say how to go on.
+pub(super) async fn log_lines(client: &ApiClient, run: &str, query: &str) -> Result<Response, PageError> {
+    let log = client.get(&format!("/api/runs/{run}/log?{query}")).await?;
+    let more = if log["is_cut"] == true { "yes" } else { "no" };
+    let headers = [("x-next", log["next"].to_string()), ("x-more", more.to_owned())];
+    let page = Page::new("log_lines.html", "").with("log", log).respond()?;
+    Ok((headers, page).into_response())
+}
+
+/// All lines that a person looks for, as a text to keep.
+pub(super) async fn log_text(client: &ApiClient, run: &str, query: &str) -> Result<Response, PageError> {
+    let (mut text, mut after) = (String::new(), json!(0));
+    loop {
+        let log = client
+            .get(&format!("/api/runs/{run}/log?after={after}&limit=5000&{query}"))
+            .await?;
+        for line in log["lines"].as_array().into_iter().flatten() {
+            let (at, line) = (line["at"].as_str(), line["text"].as_str());
+            text.push_str(&format!(
+                "{} {}\n",
+                at.unwrap_or_default(),
+                line.unwrap_or_default()
+            ));
+        }
+        after = log["next"].clone();
+        if log["is_cut"] != true {
+            let plain = [(axum::http::header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+            return Ok((plain, text).into_response());
+        }
+    }
+}
+
+/// The text of a file of the run; `None` if it has no such file.
+async fn file(client: &ApiClient, run: &str, path: &str) -> Result<Option<String>, PageError> {
+    let found = client
+        .get(&format!("/api/runs/{run}/file?path={}", encoded(path)))
+        .await;
+    match found {
+        Ok(file) => Ok(file["text"].as_str().map(str::to_owned)),
+        Err(error) if error.status() == axum::http::StatusCode::NOT_FOUND => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The task, to read and to edit.
+pub(super) async fn task(client: &ApiClient, run: &str) -> Result<Response, PageError> {
+    let text = file(client, run, "ralph_task.md").await?;
+    let page = run_page(client, run, "task.html", "Task").await?;
+    page.with("text", text).respond()
+}
+
+/// Guardrails and notes.
+pub(super) async fn notes(client: &ApiClient, run: &str) -> Result<Response, PageError> {
+    let mut files = Vec::new();
+    for (title, path) in [
+        ("Guardrails", ".ralph/guardrails.md"),
+        ("Notes", ".ralph/notes.md"),
+        ("Progress", ".ralph/progress.md"),
+    ] {
+        files.push((title, file(client, run, path).await?));
+    }
+    let page = run_page(client, run, "notes.html", "Notes").await?;
+    page.with("files", files).respond()
+}
+
+/// The iterations, newest first.
+pub(super) async fn iterations(client: &ApiClient, run: &str, query: &str) -> Result<Response, PageError> {
+    #[derive(Deserialize)]
+    struct Before {
+        before: Option<usize>,
+    }
+    let mut all = all_iterations(client, run).await?;
+    let before = parameters::<Before>(query).and_then(|query| query.before);
+    all.truncate(before.unwrap_or(all.len()));
+    let first = all.len().saturating_sub(PAGE);
+    let mut shown = all.split_off(first);
+    shown.reverse();
+    run_page(client, run, "iterations.html", "Iterations")
+        .await?
+        .with("iterations", shown)
+        .with("earlier", first)
+        .respond()
+}
+
+/// Everything about one iteration.
+pub(super) async fn iteration(client: &ApiClient, run: &str, number: &str) -> Result<Response, PageError> {
+    let record = client
+        .get(&format!("/api/runs/{run}/iterations/{number}"))
+        .await?;
+    let diff = client
+        .get(&format!("/api/runs/{run}/diff?iteration={number}"))
+        .await?;
+    let diff = DiffView::new(diff["diff"].as_str().unwrap_or_default());
+    let files = iteration_files(client, run, number).await?;
+    let page = run_page(client, run, "iteration.html", "Iterations").await?;
+    page.with("record", record)
+        .with("diff", diff)
+        .with("files", files)
+        .respond()
+}
+
+/// The files about an iteration, such as its prompt: their names and texts.
+async fn iteration_files(
+    client: &ApiClient,
+    run: &str,
+    number: &str,
+) -> Result<Vec<(String, Option<String>)>, PageError> {
+    let listed = client.get(&format!("/api/runs/{run}/files")).await?;
+    let dir = format!(".ralph/iterations/{number}/");
+    let mut files = Vec::new();
+    for path in listed["files"].as_array().into_iter().flatten() {
+        let name = path.as_str().and_then(|path| path.strip_prefix(&dir));
+        // The page shows the changes themselves.
+        if let Some(name) = name.filter(|name| *name != "git_diff.patch") {
+            files.push((name.to_owned(), file(client, run, &format!("{dir}{name}")).await?));
+        }
+    }
+    Ok(files)
+}
+
+/// Two iterations side by side.
+pub(super) async fn compare(client: &ApiClient, run: &str, query: &str) -> Result<Response, PageError> {
+    #[derive(Deserialize)]
+    struct Pair {
+        first: u32,
+        second: u32,
+    }
+    let Some(pair) = parameters::<Pair>(query) else {
+        return Err(PageError::not_found());
+    };
+    let mut records = Vec::new();
+    for number in [pair.first, pair.second] {
+        let path = format!("/api/runs/{run}/iterations/{number}");
+        records.push(client.get(&path).await?);
+    }
+    let page = run_page(client, run, "compare.html", "Iterations").await?;
+    page.with("records", records).respond()
+}
+
+/// What the run changed.
+pub(super) async fn diff(client: &ApiClient, run: &str, query: &str) -> Result<Response, PageError> {
+    #[derive(Deserialize)]
+    struct Since {
+        iteration: Option<u32>,
+    }
+    let iteration = parameters::<Since>(query).and_then(|query| query.iteration);
+    let chosen = iteration.map_or_else(String::new, |number| format!("?iteration={number}"));
+    let diff = client.get(&format!("/api/runs/{run}/diff{chosen}")).await?;
+    run_page(client, run, "diff.html", "Diff")
+        .await?
+        .with("iteration", iteration)
+        .with("diff", DiffView::new(diff["diff"].as_str().unwrap_or_default()))
+        .respond()
+}
+
+/// The newest diagnosis.
+pub(super) async fn diagnosis(client: &ApiClient, run: &str) -> Result<Response, PageError> {
+    let text = file(client, run, ".ralph/diagnostics.md").await?;
+    let page = run_page(client, run, "diagnosis.html", "Diagnosis").await?;
+    page.with("text", text).respond()
+}
+
+/// What the run reached, and what was blocked.
+pub(super) async fn network(client: &ApiClient, run: &str) -> Result<Response, PageError> {
+    let network = client.get(&format!("/api/runs/{run}/network")).await?;
+    let page = run_page(client, run, "network.html", "Network").await?;
+    page.with("network", network).respond()
+}
+
+/// Where the run works.
+pub(super) async fn sandbox(client: &ApiClient, run: &str) -> Result<Response, PageError> {
+    let sandbox = client.get(&format!("/api/runs/{run}/sandbox")).await?;
+    let page = run_page(client, run, "sandbox.html", "Sandbox").await?;
+    page.with("sandbox", sandbox).respond()
+}

@@ -1,0 +1,18 @@
+//! The dashboard of a real `ralph dashboard` process, in a real Chromium.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    missing_docs,
+    unreachable_pub,
+    reason = "tests look at the machine they run on and stop where they stand"
+)]
+
+mod browser;
+mod hostile;
+mod login;
+mod steering;
+mod watching;
+
+use ::support::{self, need};

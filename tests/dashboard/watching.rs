@@ -1,0 +1,128 @@
+//! What a person sees of a run: live, after a restart of the service, on a phone.
+
+use std::path::PathBuf;
+
+use crate::browser::{Browser, Dashboard};
+use crate::need;
+use crate::steering::Held;
+use crate::support::ralph::{Place, script, waited_for, whole_task};
+
+/// Where pictures of the pages are kept: the documents, if they are asked for, else a directory that is removed.
+fn pictures(place: &Place) -> PathBuf {
+    match std::env::var_os("RALPH_UPDATE_SCREENSHOTS") {
+        Some(_) => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/guide/images"),
+        None => place.path().to_owned(),
+    }
+}
+
+#[test]
+fn a_run_is_watched_live_and_a_restart_of_the_service_loses_nothing() {
+    let browser = need!(Browser::start());
+    let place = Place::new();
+    let held = Held::start(&place);
+    let mut dashboard = Dashboard::start(&place);
+    dashboard.log_in(&browser);
+    browser.wait_for_text("#groups section:nth-of-type(2)", "running");
+    browser.click("#groups section:nth-of-type(2) a.title");
+    browser.wait_for_text("#headline", "running");
+    browser.open(&dashboard.url(&format!("/runs/{}/log", place.run_id())));
+    browser.wait_for_text("#log", "iteration 1 with");
+    dashboard.end();
+    browser.wait_for_text("#connection", "not connected");
+    held.let_go();
+    held.live.wait().expect(0, &["done"]);
+    // Comes back by itself, with all lines.
+    dashboard = Dashboard::start_on(&place, &dashboard.address);
+    browser.wait_for_text("#log", "done: ");
+    let lines = browser.eval("return [...document.querySelectorAll('#log li')].map((one) => one.id)");
+    let mut sorted = lines.as_array().unwrap().clone();
+    sorted.dedup();
+    assert_eq!(sorted.len(), lines.as_array().unwrap().len());
+    let all = browser.eval(
+        "return fetch(`/api/runs/${document.getElementById('log').dataset.run}/log?after=0`).then((a) => a.json()).then((l) => \
+         l.lines.map((one) => 'e' + one.id))",
+    );
+    assert_eq!(lines, all);
+    assert!(
+        browser
+            .eval("return document.title")
+            .as_str()
+            .unwrap()
+            .contains("Log")
+    );
+    let complaints = browser.complaints();
+    let others: Vec<&String> = complaints
+        .iter()
+        .filter(|one| !one.contains("WebSocket connection"))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+    drop(dashboard);
+}
+
+#[test]
+fn every_page_of_a_run_fits_a_phone_and_both_colour_schemes() {
+    let browser = need!(Browser::start());
+    let place = Place::new();
+    place.run_script(&script([whole_task()])).expect(0, &["done"]);
+    let dashboard = Dashboard::start(&place);
+    dashboard.log_in(&browser);
+    let run = place.run_id();
+    let pages = [
+        String::from("/"),
+        "/new".to_owned(),
+        "/credentials".to_owned(),
+        "/workers".to_owned(),
+        "/images".to_owned(),
+        format!("/runs/{run}"),
+        format!("/runs/{run}/log"),
+        format!("/runs/{run}/task"),
+        format!("/runs/{run}/notes"),
+        format!("/runs/{run}/iterations"),
+        format!("/runs/{run}/iterations/1"),
+        format!("/runs/{run}/compare?first=1&second=1"),
+        format!("/runs/{run}/diff"),
+        format!("/runs/{run}/diagnosis"),
+        format!("/runs/{run}/network"),
+        format!("/runs/{run}/sandbox"),
+    ];
+    for (scheme, width) in [("light", 1280), ("dark", 390)] {
+        browser.colour_scheme(scheme);
+        browser.resize(width, 900);
+        for page in &pages {
+            browser.open(&dashboard.url(page));
+            assert!(!browser.text("h1").is_empty(), "{page}: {}", browser.text("body"));
+            let overflow = browser
+                .eval("return document.documentElement.scrollWidth - document.documentElement.clientWidth");
+            assert_eq!(overflow, 0, "{page} is wider than {width} pixels");
+            assert_eq!(browser.complaints(), [""; 0], "{page}");
+            let name = page
+                .trim_matches('/')
+                .replace(&run, "run")
+                .replace(['/', '?', '=', '&'], "-");
+            let name = format!(
+                "dashboard-{}-{scheme}.png",
+                if name.is_empty() { "runs" } else { &name }
+            );
+            browser.screenshot(&pictures(&place).join(name));
+        }
+    }
+}
+
+#[test]
+fn keys_lead_through_the_pages() {
+    let browser = need!(Browser::start());
+    let place = Place::new();
+    place.run_script(&script([whole_task()])).expect(0, &["done"]);
+    let dashboard = Dashboard::start(&place);
+    dashboard.log_in(&browser);
+    let run = place.run_id();
+    browser.open(&dashboard.url(&format!("/runs/{run}")));
+    browser.press("gl");
+    browser.wait_for_path(&format!("/runs/{run}/log"));
+    browser.press("gd");
+    browser.wait_for_path(&format!("/runs/{run}/diff"));
+    browser.press("gr");
+    browser.wait_for_path("/");
+    browser.press("?");
+    assert!(waited_for(|| browser.text("#keys").contains("all runs")));
+}
