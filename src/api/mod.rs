@@ -13,6 +13,7 @@ mod journals;
 mod lint;
 mod log;
 mod login;
+mod metrics;
 mod openapi;
 mod operation;
 mod problem;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use axum::Router;
 
 use crate::assembly::{AssemblyError, RunControl, Surroundings};
+use crate::metrics::Metrics;
 use crate::store::Store;
 
 pub use access::{LOGIN_LINK, new_secret};
@@ -80,6 +82,7 @@ pub struct Api {
     index: Arc<RunIndex>,
     /// Whether there are pages besides the API.
     has_pages: bool,
+    metrics: Metrics,
 }
 
 impl Api {
@@ -101,7 +104,14 @@ impl Api {
             journals,
             index: Arc::new(index),
             has_pages: false,
+            metrics: Metrics::default(),
         })
+    }
+
+    /// Serves these counts at `/metrics`.
+    #[must_use]
+    pub fn metrics(self, metrics: Metrics) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Everything that it serves, behind its checks. Keeps the index of runs in step until it is dropped, so a runtime must

@@ -10,7 +10,7 @@ use crate::store::ApiScope;
 
 use super::operation::Operation;
 use super::problem::Problem;
-use super::{change, create, host, lint, log, login, run_list, runs, socket, steer};
+use super::{change, create, host, lint, log, login, metrics, run_list, runs, socket, steer};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -38,12 +38,15 @@ fn service_operations() -> Vec<Operation> {
         "Whether the service answers",
         "Exchange the secret of a login link for a session cookie",
     );
+    let counts = "What the runs of this process did, and the runs of the store by state, in the text format of Prometheus";
     let events = "A WebSocket with the events of runs. It takes `{\"subscribe\": RUN, \"after\": ID}` and \
                   `{\"unsubscribe\": RUN}`; in place of a run, `runs` is the list of runs";
     vec![
         Operation::new(GET, "/api/health", "health", health, login::health)
             .scope(None)
             .returns::<login::Health>(),
+        Operation::new(GET, "/metrics", "metrics", counts, metrics::metrics)
+            .returns_text(metrics::TEXT_FORMAT),
         Operation::new(POST, "/api/login", "login", login, login::login)
             .scope(None)
             .body::<login::LoginRequest>()
@@ -405,7 +408,7 @@ pub fn openapi() -> Value {
 fn describe(operation: &Operation, schemas: &mut SchemaGenerator) -> Value {
     let mut success = json!({"description": operation.status.canonical_reason()});
     if let Some(result) = operation.result {
-        success["content"] = json!({"application/json": {"schema": result(schemas)}});
+        success["content"] = json!({operation.content_type: {"schema": result(schemas)}});
     }
     let problem = schemas.subschema_for::<Problem>();
     let mut described = json!({

@@ -36,6 +36,8 @@ pub(super) struct Operation {
     pub(super) body: Option<SchemaOf>,
     pub(super) status: StatusCode,
     pub(super) result: Option<SchemaOf>,
+    /// The content type of the result.
+    pub(super) content_type: &'static str,
     handler: MethodRouter<Arc<Api>>,
 }
 
@@ -68,6 +70,7 @@ impl Operation {
             body: None,
             status: StatusCode::OK,
             result: None,
+            content_type: "application/json",
             handler: on(filter, handler),
             method,
         }
@@ -91,6 +94,12 @@ impl Operation {
     pub(super) fn returns<T: JsonSchema>(mut self) -> Self {
         self.result = Some(SchemaGenerator::subschema_for::<T>);
         self
+    }
+
+    /// Returns a text of this content type.
+    pub(super) fn returns_text(mut self, content_type: &'static str) -> Self {
+        self.content_type = content_type;
+        self.returns::<String>()
     }
 
     pub(super) fn status(mut self, status: StatusCode) -> Self {

@@ -47,20 +47,14 @@ pub(super) async fn work(
 /// Passes signals on: the first one stops, the second one ends runs at once, the third one does not wait for GitHub either.
 pub(super) async fn forward(
     context: &Context,
-    mut signals: Signals,
+    signals: Signals,
     order: &watch::Sender<WorkOrder>,
 ) -> CliError {
-    signals.next().await;
-    context
-        .ui
-        .say("Stopping. The work goes on later from the last iteration; press Ctrl-C again to end at once.");
-    order.send_replace(WorkOrder::Stop);
-    signals.next().await;
-    context
-        .ui
-        .say("Ending. Press Ctrl-C again to leave the issues claimed; the claims end by themselves.");
-    order.send_replace(WorkOrder::End);
-    signals.next().await;
+    let said = [
+        "Stopping. The work goes on later from the last iteration; press Ctrl-C again to end at once.",
+        "Ending. Press Ctrl-C again to leave the issues claimed; the claims end by themselves.",
+    ];
+    signals.forward(context.ui, order, WorkOrder::Stop, said).await;
     CliError::interrupted("ended before the issues were ready again")
         .with_hint("`ralph poll` takes them over once their claims have ended")
 }

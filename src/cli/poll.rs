@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::assembly::issue_queue::IssueQueue;
-use crate::service::{PollSettings, Poller, WorkOrder};
+use crate::service::{PollSettings, Poller, RunSlots, WorkOrder};
 
 use super::issue::forward;
 use super::overrides::quiet_configuration;
@@ -60,7 +60,7 @@ pub(super) async fn poll(context: &Context, args: PollArgs) -> CliResult {
         interval: Duration::from_secs(args.interval),
         author: args.author,
         label: args.label,
-        max_parallel: usize::from(args.max_parallel),
+        slots: RunSlots::new(args.max_parallel),
         once: args.once,
     };
     // A signal from here on must not leave a claim behind.

@@ -3,10 +3,13 @@
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 
 use crate::exec::{Command, Discard, Host};
+use crate::service::WorkOrder;
 
 use super::CliError;
+use super::ui::Ui;
 
 /// The signals that ask for an end, watched from creation on, so that no second one is missed.
 pub(super) struct Signals {
@@ -36,6 +39,23 @@ impl Signals {
             _ = self.terminate.recv() => {}
             Some(()) = next_of(self.hangup.as_mut()) => {}
         }
+    }
+
+    /// Passes signals on as orders: the first one sends `first`, the second one ends the work at once. `said` is shown with
+    /// them. Returns at the third one, which waits for nothing.
+    pub(super) async fn forward(
+        mut self,
+        ui: Ui,
+        order: &watch::Sender<WorkOrder>,
+        first: WorkOrder,
+        said: [&str; 2],
+    ) {
+        for (order_now, text) in [first, WorkOrder::End].into_iter().zip(said) {
+            self.next().await;
+            ui.say(text);
+            order.send_replace(order_now);
+        }
+        self.next().await;
     }
 
     /// Does `work`. A signal drops it, which ends its processes; the hint says how to go on.

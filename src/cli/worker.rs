@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 use crate::assembly::readiness::usable_providers;
 use crate::config::Config;
-use crate::service::{WorkOrder, Worker, WorkerEnd, WorkerOptions};
+use crate::service::{IndexKeeper, RunSlots, WorkOrder, Worker, WorkerEnd, WorkerOptions};
 use crate::store::{Label, SpendingLimits};
 
 use super::signals::Signals;
@@ -51,20 +51,11 @@ pub(super) async fn worker(context: &Context, args: WorkerArgs) -> CliResult {
         (false, true) => WorkerEnd::Drain,
         (false, false) => WorkerEnd::Never,
     };
-    let settings = &config.settings.worker;
-    let options = WorkerOptions {
-        end,
-        labels,
-        max_parallel: usize::from(args.max),
-        lease: settings.lease,
-        limits: SpendingLimits {
-            per_day: settings.max_cost_per_day,
-            per_project: settings.max_cost_per_project_per_day,
-        },
-    };
-    let (shared, json) = (context.clone(), args.json);
+    let options = options(&config, end, labels, RunSlots::new(args.max));
+    let index = IndexKeeper::new(context.surroundings().clone(), store.clone());
+    let (shared, indexed, json) = (context.clone(), index.clone(), args.json);
     let builder = Box::new(move || {
-        let builder = shared.builder(Vec::new())?;
+        let builder = shared.builder(Vec::new())?.sink(indexed.clone());
         Ok(if json {
             builder.sink(EventFormat::Json.sink(shared.ui))
         } else {
@@ -76,7 +67,9 @@ pub(super) async fn worker(context: &Context, args: WorkerArgs) -> CliResult {
     let claimed = tokio::select! {
         claimed = worker.work(orders) => claimed?,
         error = forward(context, signals, &order) => return Err(error),
+        never = index.keep() => match never {},
     };
+    index.update().await;
     store.close().await;
     if claimed == 0 {
         context.ui.say("There was no run for this worker.");
@@ -84,8 +77,27 @@ pub(super) async fn worker(context: &Context, args: WorkerArgs) -> CliResult {
     Ok(CliExit::Success)
 }
 
+/// How a worker with this configuration works.
+pub(super) fn options(config: &Config, end: WorkerEnd, labels: Vec<Label>, slots: RunSlots) -> WorkerOptions {
+    let settings = &config.settings.worker;
+    WorkerOptions {
+        end,
+        labels,
+        slots,
+        lease: settings.lease,
+        limits: SpendingLimits {
+            per_day: settings.max_cost_per_day,
+            per_project: settings.max_cost_per_project_per_day,
+        },
+    }
+}
+
 /// What this worker offers: the host, its system, the providers that can be used here, and what was given.
-async fn offers(context: &Context, config: &Config, given: Vec<Label>) -> Result<Vec<Label>, CliError> {
+pub(super) async fn offers(
+    context: &Context,
+    config: &Config,
+    given: Vec<Label>,
+) -> Result<Vec<Label>, CliError> {
     let host = context.surroundings().owner().host;
     let mut texts = vec![
         format!("host={host}"),
@@ -103,16 +115,12 @@ async fn offers(context: &Context, config: &Config, given: Vec<Label>) -> Result
 
 /// Passes signals on: the first one gives runs back after their iteration, the second one at once, the third one does not wait
 /// for the queue either.
-async fn forward(context: &Context, mut signals: Signals, order: &watch::Sender<WorkOrder>) -> CliError {
-    signals.next().await;
-    context
-        .ui
-        .say("Ending iterations; the runs go back to the queue. Press Ctrl-C again to end at once.");
-    order.send_replace(WorkOrder::Pause);
-    signals.next().await;
-    context.ui.say("Ending at once.");
-    order.send_replace(WorkOrder::End);
-    signals.next().await;
+async fn forward(context: &Context, signals: Signals, order: &watch::Sender<WorkOrder>) -> CliError {
+    let said = [
+        "Ending iterations; the runs go back to the queue. Press Ctrl-C again to end at once.",
+        "Ending at once.",
+    ];
+    signals.forward(context.ui, order, WorkOrder::Pause, said).await;
     CliError::interrupted("ended before the runs were back in the queue")
         .with_hint("their leases end by themselves, and another worker goes on")
 }

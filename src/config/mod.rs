@@ -36,6 +36,7 @@ mod notify;
 mod quantity;
 mod read;
 mod schema;
+mod service;
 mod settings;
 pub mod show;
 mod stack;
@@ -69,6 +70,7 @@ pub use models::ModelSettings;
 pub use notify::{NotifyKind, NotifySettings};
 pub(crate) use read::is_request_url;
 pub use schema::schema;
+pub use service::ServiceSettings;
 pub use settings::{
     AgentSettings, BudgetSettings, ConfigSettings, CustomAgentSettings, DoctorSettings, DoneSettings,
     ForgeGitHubSettings, ForgeSettings, GitSettings, GutterSettings, ImageSettings, ModelEndpointSettings,

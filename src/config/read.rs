@@ -61,6 +61,14 @@ pub(super) fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D:
     Ok(Duration::from_secs(u64::from(seconds.get())))
 }
 
+/// How many work at the same time; 0 is allowed.
+pub(super) fn workers<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
+    accepted(from, "a whole number from 0 to 1000", &|value| match value {
+        ConfigValue::Integer(number) => u16::try_from(*number).ok().filter(|count| *count <= 1000),
+        _ => None,
+    })
+}
+
 /// Days; at least one.
 pub(super) fn days<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let days: NonZeroU32 = whole(from, "a whole number of days, at least 1")?;

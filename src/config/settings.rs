@@ -17,6 +17,7 @@ use super::docker::DockerSettings;
 use super::models::ModelSettings;
 use super::notify::NotifySettings;
 use super::read;
+use super::service::ServiceSettings;
 use super::timers::TimerSettings;
 use super::worker::WorkerSettings;
 use crate::agent::KnownAgent;
@@ -75,6 +76,8 @@ pub struct ConfigSettings {
     pub timers: TimerSettings,
     /// Who may use the API.
     pub api: ApiAccessSettings,
+    /// What `ralph serve` does besides answering requests.
+    pub service: ServiceSettings,
 }
 
 /// `[sandbox]`

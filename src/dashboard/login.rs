@@ -31,7 +31,7 @@ fn parse(query: &str) -> Option<Secret> {
 /// A page with a button that logs in with the secret of the link.
 pub(super) fn form(query: &str) -> Result<Response, PageError> {
     let secret = parse(query);
-    let secret = secret.as_ref().map(|secret| secret.expose());
+    let secret = secret.as_ref().map(Secret::expose);
     let page = Page::new("login.html", "Log in")
         .with("secret", secret)
         .with("problem", ());

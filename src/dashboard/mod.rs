@@ -3,7 +3,7 @@
 //! The pages are a client of the API in the same process. Every page asks the API for what it shows, in the name of the
 //! person who looks, and every button calls an operation of the API. So they add no capability, and no check is made twice.
 //!
-//! Everything on a page is text of somebody else: a model, a repository, an issue. Templates escape all of it, and the content
+//! Everything on a page is text of others: a model, a repository, an issue. Templates escape all of it, and the content
 //! security policy allows no script and no style but ours.
 
 mod assets;
@@ -28,7 +28,8 @@ use template::Page;
 
 /// The API with the pages in front of it.
 pub fn router(api: Api) -> Router {
-    api.router_with_pages(|routes| routes.layer(from_fn(pages)))
+    // A router without routes, so that a page can ask for any path of the API.
+    api.router_with_pages(|routes| Router::new().fallback_service(routes).layer(from_fn(pages)))
 }
 
 /// Answers requests for pages, and leaves the others to the API.

@@ -114,11 +114,7 @@ pub(super) async fn log_text(client: &ApiClient, run: &str, query: &str) -> Resu
             .await?;
         for line in log["lines"].as_array().into_iter().flatten() {
             let (at, line) = (line["at"].as_str(), line["text"].as_str());
-            text.push_str(&format!(
-                "{} {}\n",
-                at.unwrap_or_default(),
-                line.unwrap_or_default()
-            ));
+            text.extend([at.unwrap_or_default(), " ", line.unwrap_or_default(), "\n"]);
         }
         after = log["next"].clone();
         if log["is_cut"] != true {

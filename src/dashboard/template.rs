@@ -177,7 +177,7 @@ fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -196,10 +196,16 @@ pub(super) fn encoded(text: &str) -> String {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
+            _ => encoded.extend(['%', hex_digit(byte >> 4), hex_digit(byte & 15)]),
         }
     }
     encoded
+}
+
+fn hex_digit(value: u8) -> char {
+    char::from_digit(value.into(), 16)
+        .unwrap_or_default()
+        .to_ascii_uppercase()
 }
 
 #[cfg(test)]

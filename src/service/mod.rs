@@ -7,19 +7,31 @@ mod attempt;
 mod exchange;
 #[cfg(feature = "store")]
 mod host_health;
+#[cfg(feature = "store")]
+mod index_keeper;
 mod issue_work;
 #[cfg(feature = "store")]
 mod lease_keeper;
 mod poller;
 mod reconcile;
+mod slots;
 #[cfg(feature = "store")]
 mod submit;
+mod supervise;
+#[cfg(feature = "store")]
+mod upkeep;
 #[cfg(feature = "store")]
 mod worker;
 
+#[cfg(feature = "store")]
+pub(crate) use index_keeper::IndexKeeper;
 pub(crate) use issue_work::{WorkOrder, work_on_issue};
-pub(crate) use poller::{PollSettings, Poller};
+pub(crate) use poller::{NewBuilder, PollSettings, Poller};
+pub(crate) use slots::RunSlots;
 #[cfg(feature = "store")]
 pub(crate) use submit::{SubmitRequest, SubmittedRun, submit};
+pub(crate) use supervise::keep_going;
+#[cfg(feature = "store")]
+pub(crate) use upkeep::remove_ended_runs;
 #[cfg(feature = "store")]
 pub(crate) use worker::{Worker, WorkerEnd, WorkerOptions};

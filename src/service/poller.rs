@@ -23,6 +23,7 @@ use crate::state::RunDir;
 
 use super::issue_work::{EndedWork, WorkOrder, asked_for, work_on_issue};
 use super::reconcile::{Change, change_of};
+use super::slots::{RunSlot, RunSlots};
 
 /// How a poller works.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ pub(crate) struct PollSettings {
     /// Only issues with this label.
     pub(crate) label: Option<String>,
     /// How many runs work at the same time.
-    pub(crate) max_parallel: usize,
+    pub(crate) slots: RunSlots,
     /// Whether it ends when there is no work left.
     pub(crate) once: bool,
 }
@@ -244,7 +245,8 @@ impl Poller {
         let mut claiming = FuturesUnordered::new();
         let mut started = 0;
         loop {
-            while self.active.len() + claiming.len() < self.settings.max_parallel
+            while left.len() > 0
+                && let Some(slot) = self.settings.slots.take()
                 && let Some((issue, status)) = left.next()
             {
                 let (builder, queue) = ((self.builder)(), self.queue.clone());
@@ -253,7 +255,7 @@ impl Poller {
                         Ok(builder) => queue
                             .claim(issue.number, status)
                             .await
-                            .map(|claimed| (claimed, builder)),
+                            .map(|claimed| (claimed, builder, slot)),
                         Err(error) => Err(error),
                     };
                     (issue, claimed)
@@ -263,12 +265,12 @@ impl Poller {
                 return started;
             };
             match claimed {
-                Ok((claimed, builder)) => {
+                Ok((claimed, builder, slot)) => {
                     let number = issue.number;
                     self.waiting.remove(&number);
                     let reporter = &self.context.reporter;
                     reporter.inform(&format!("issue #{number} is claimed: {}", claimed.title()));
-                    self.begin(claimed, builder);
+                    self.begin(claimed, builder, slot);
                     started += 1;
                 }
                 Err(error) => self.refuse(issue, &error),
@@ -289,9 +291,12 @@ impl Poller {
         } in open
         {
             let is_known = self.reviewed.get(&number) == Some(&updated_at);
-            if is_known || self.active.len() >= self.settings.max_parallel {
+            if is_known {
                 continue;
             }
+            let Some(slot) = self.settings.slots.take() else {
+                continue;
+            };
             let builder = (self.builder)()?;
             let claimed = self.queue.claim_reviewed(&run).await;
             // A refusal stays one until something changes; a failure is tried again.
@@ -305,7 +310,7 @@ impl Poller {
                 Ok(Some(claimed)) => {
                     let number = claimed.number();
                     reporter.inform(&format!("issue #{number}: run {run} goes on with its reviews"));
-                    self.begin(claimed, builder);
+                    self.begin(claimed, builder, slot);
                     started += 1;
                 }
                 Err(error) => reporter.warn(&format!("the reviews of run {run}: {error}")),
@@ -315,12 +320,13 @@ impl Poller {
     }
 
     /// Begins the work on a claimed issue.
-    fn begin(&mut self, claimed: Arc<ClaimedIssue>, builder: RalphBuilder) {
+    fn begin(&mut self, claimed: Arc<ClaimedIssue>, builder: RalphBuilder, slot: RunSlot) {
         let number = claimed.number();
         let (orders, asked) = watch::channel(WorkOrder::GoOn);
         let (started, run) = watch::channel(None);
         let (surroundings, issue) = (self.context.surroundings.clone(), claimed.clone());
         let handle = self.running.spawn(async move {
+            let _slot = slot;
             let work = work_on_issue(&surroundings, issue, builder, asked, started);
             (number, Box::pin(work).await)
         });

@@ -19,6 +19,7 @@ use super::attempt::{Attempt, AttemptEnd, reason_of};
 use super::host_health::HostHealth;
 use super::issue_work::{WorkOrder, asked_for};
 use super::poller::NewBuilder;
+use super::slots::{RunSlot, RunSlots};
 
 /// When a worker ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub(crate) struct WorkerOptions {
     /// What it offers.
     pub(crate) labels: Vec<Label>,
     /// How many runs it works on at the same time.
-    pub(crate) max_parallel: usize,
+    pub(crate) slots: RunSlots,
     /// How long a claim lasts without a renewal.
     pub(crate) lease: Duration,
     /// Amounts from which on nothing is claimed.
@@ -50,10 +51,10 @@ pub(crate) struct Worker {
     context: AssemblyContext,
     store: Store,
     end: WorkerEnd,
-    max_parallel: usize,
+    slots: RunSlots,
     request: ClaimRequest,
     builder: NewBuilder,
-    running: JoinSet<(QueueClaim, AttemptEnd)>,
+    running: JoinSet<(RunSlot, (QueueClaim, AttemptEnd))>,
     /// How many runs were claimed.
     claimed: usize,
     /// The limit that was reported last.
@@ -70,8 +71,10 @@ pub(crate) struct Worker {
 /// What the last look at the queue found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looked {
-    /// As many runs as this worker works on at a time.
+    /// As many runs as it may work on at the same time.
     Full,
+    /// The one run of a worker that ends after it.
+    Enough,
     /// No run, or none any more.
     Nothing,
     /// The store did not answer.
@@ -98,7 +101,7 @@ impl Worker {
             context,
             store,
             end: options.end,
-            max_parallel: options.max_parallel,
+            slots: options.slots,
             builder,
             running: JoinSet::new(),
             claimed: 0,
@@ -137,6 +140,7 @@ impl Worker {
             tokio::select! {
                 () = signal.wait_for_work(), if looks_again => {}
                 () = sleep_until(next_look.unwrap_or_else(Instant::now)), if next_look.is_some() => {}
+                () = self.slots.wait_until_free(), if looked == Looked::Full => {}
                 Some(ended) = self.running.join_next() => self.report(ended),
                 () = asked_for(&mut orders, WorkOrder::Pause) => {}
             }
@@ -152,14 +156,12 @@ impl Worker {
     /// may come back, and the runs go on meanwhile.
     async fn claim_all(&mut self, orders: &watch::Receiver<WorkOrder>) -> Result<Looked, AssemblyError> {
         loop {
-            let most = match self.end {
-                WorkerEnd::Once if self.claimed > 0 => 0,
-                WorkerEnd::Once => 1,
-                WorkerEnd::Drain | WorkerEnd::Never => self.max_parallel,
-            };
-            if self.running.len() >= most {
-                return Ok(Looked::Full);
+            if self.end == WorkerEnd::Once && self.claimed > 0 {
+                return Ok(Looked::Enough);
             }
+            let Some(slot) = self.slots.take() else {
+                return Ok(Looked::Full);
+            };
             let sent = Instant::now();
             let claim = match self.store.claim(&self.request).await {
                 Ok(claim) => claim,
@@ -171,7 +173,7 @@ impl Worker {
                 return Ok(Looked::Nothing);
             };
             self.claimed += 1;
-            self.begin(claim, sent, orders);
+            self.begin(claim, sent, slot, orders);
         }
     }
 
@@ -193,7 +195,13 @@ impl Worker {
         Ok(Looked::Failed)
     }
 
-    fn begin(&mut self, claim: QueueClaim, sent: Instant, orders: &watch::Receiver<WorkOrder>) {
+    fn begin(
+        &mut self,
+        claim: QueueClaim,
+        sent: Instant,
+        slot: RunSlot,
+        orders: &watch::Receiver<WorkOrder>,
+    ) {
         let (run, attempt) = (&claim.run, claim.attempt);
         let reporter = &self.context.reporter;
         reporter.inform(&format!(
@@ -209,8 +217,10 @@ impl Worker {
             health: self.health.clone(),
         };
         // That there is no builder fails this attempt, and not those that run.
-        let builder = (self.builder)();
-        self.running.spawn(attempt.work(builder, orders.clone()));
+        let (builder, orders) = ((self.builder)(), orders.clone());
+        // The slot is free when the end is reported: it decides whether anything more is claimed.
+        self.running
+            .spawn(async move { (slot, attempt.work(builder, orders).await) });
     }
 
     /// Reports once that a budget keeps runs in the queue.
@@ -233,9 +243,9 @@ impl Worker {
         self.reported_limit = reached;
     }
 
-    fn report(&mut self, ended: Result<(QueueClaim, AttemptEnd), JoinError>) {
+    fn report(&mut self, ended: Result<(RunSlot, (QueueClaim, AttemptEnd)), JoinError>) {
         let reporter = &self.context.reporter;
-        let (claim, end) = match ended {
+        let (_slot, (claim, end)) = match ended {
             Ok(ended) => ended,
             Err(error) => {
                 // Its lease ends, and another worker takes it over.

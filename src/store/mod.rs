@@ -11,6 +11,7 @@ mod address;
 mod api_creations;
 mod api_secrets;
 mod cancel;
+mod counts;
 mod dialect;
 mod error;
 mod events;

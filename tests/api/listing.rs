@@ -62,16 +62,16 @@ fn the_list_is_filtered_by_state_project_queue_and_text() {
     let queued = service.post("/api/runs", &body).expect(201)["run"].clone();
     let queued = queued.as_str().unwrap().to_owned();
     let listed = |query: &str| ids(&service.get(&format!("/api/runs?{query}")));
-    assert_eq!(listed("state=done"), [done.clone()]);
-    assert_eq!(listed("state=interrupted"), [queued.clone()]);
-    assert_eq!(listed("queue=queued"), [queued.clone()]);
-    assert_eq!(listed("text=HELLO"), [done.clone()]);
-    assert_eq!(listed("text=100%25_"), [queued.clone()]);
-    assert_eq!(listed("text=%25"), [queued.clone()]);
-    assert_eq!(listed(&format!("text={done}")), [done.clone()]);
+    assert_eq!(listed("state=done"), [done.as_str()]);
+    assert_eq!(listed("state=interrupted"), [queued.as_str()]);
+    assert_eq!(listed("queue=queued"), [queued.as_str()]);
+    assert_eq!(listed("text=HELLO"), [done.as_str()]);
+    assert_eq!(listed("text=100%25_"), [queued.as_str()]);
+    assert_eq!(listed("text=%25"), [queued.as_str()]);
+    assert_eq!(listed(&format!("text={done}")), [done.as_str()]);
     let project = service.get("/api/runs")["runs"][0]["project"].clone();
     let project = project.as_str().unwrap().to_owned();
-    assert_eq!(listed(&format!("project={project}&limit=1")), [queued.clone()]);
+    assert_eq!(listed(&format!("project={project}&limit=1")), [queued.as_str()]);
     assert_eq!(listed(&format!("project={project}")), [queued, done]);
     assert_eq!(listed("project=/nowhere"), Vec::<String>::new());
     service

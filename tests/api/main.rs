@@ -17,9 +17,11 @@ mod fuzz;
 mod hosts;
 mod listing;
 mod login;
+mod metrics;
 mod reading;
 mod service;
 mod sockets;
 mod steering;
+mod working;
 
 use ::support::{self, need};

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -31,6 +31,43 @@ impl Service {
             address,
             token,
         }
+    }
+
+    /// Like [`Service::start`], and works on queued runs.
+    pub fn working(place: Place, args: &[&str]) -> Self {
+        let token = create_token(&place, "tester", "admin");
+        let (child, address) = serve_working(&place, args);
+        Self {
+            place,
+            child,
+            address,
+            token,
+        }
+    }
+
+    /// Ends the service and starts it again, so that it works on queued runs.
+    pub fn restart_working(&mut self, args: &[&str]) {
+        self.end();
+        (self.child, self.address) = serve_working(&self.place, args);
+    }
+
+    /// Sends a signal to the service, by name.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args(["-s", name, &self.child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Waits for the end of the service. Returns its exit code and what it printed.
+    pub fn wait(&mut self) -> (Option<i32>, String) {
+        eventually("the service ends", || self.child.try_wait().unwrap().is_some());
+        (self.child.wait().unwrap().code(), self.printed())
+    }
+
+    /// What it printed so far.
+    pub fn printed(&self) -> String {
+        fs::read_to_string(log_of(&self.place, &self.child)).unwrap()
     }
 
     /// Starts the service again on another port.
@@ -82,15 +119,31 @@ impl Drop for Service {
     }
 }
 
-/// Starts `ralph serve` and waits until it listens. Returns the address, or the path of the socket.
+/// Starts `ralph serve` without workers and waits until it listens. Returns the address, or the path of the socket.
 pub fn serve(place: &Place, listen: &str) -> (Child, String) {
-    let said = place.path().join(format!("serve-{}.log", fastrand::u64(..)));
-    let mut child = place
-        .ralph(&["serve", "--listen", listen])
+    let args = ["serve", "--workers", "0", "--listen", listen];
+    serve_as(&mut place.ralph(&args), place)
+}
+
+fn serve_working(place: &Place, args: &[&str]) -> (Child, String) {
+    let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
+    serve_as(&mut place.ralph(&args), place)
+}
+
+/// Where a service prints to.
+fn log_of(place: &Place, child: &Child) -> PathBuf {
+    place.path().join(format!("serve-{}.log", child.id()))
+}
+
+fn serve_as(command: &mut Command, place: &Place) -> (Child, String) {
+    let file = place.path().join(format!("serve-{}", fastrand::u64(..)));
+    let mut child = command
         .stdout(Stdio::null())
-        .stderr(fs::File::create(&said).unwrap())
+        .stderr(fs::File::create(&file).unwrap())
         .spawn()
         .unwrap();
+    let said = log_of(place, &child);
+    fs::rename(file, &said).unwrap();
     let mut text = String::new();
     eventually("the service listens", || {
         text = fs::read_to_string(&said).unwrap();
@@ -99,7 +152,12 @@ pub fn serve(place: &Place, listen: &str) -> (Child, String) {
     let (_, address) = text
         .split_once("Serving the API on ")
         .unwrap_or_else(|| panic!("{text}"));
-    let address = address.trim().trim_end_matches('.').trim_start_matches("http://");
+    let address = address
+        .lines()
+        .next()
+        .unwrap()
+        .trim_end_matches('.')
+        .trim_start_matches("http://");
     (child, address.to_owned())
 }
 

@@ -16,10 +16,10 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 use crate::service::{Held, Service, create_token, done};
 use crate::support::ralph::{PATIENCE, Place};
 
-struct Client(WebSocketStream<TcpStream>);
+pub struct Client(WebSocketStream<TcpStream>);
 
 impl Client {
-    async fn connect(service: &Service) -> Self {
+    pub async fn connect(service: &Service) -> Self {
         Self::connect_as(service, &service.token).await
     }
 
@@ -41,7 +41,7 @@ impl Client {
     }
 
     /// The next message that is not a ping; `None` when the service closed the connection.
-    async fn hear(&mut self) -> Option<Value> {
+    pub async fn hear(&mut self) -> Option<Value> {
         loop {
             let message = timeout(PATIENCE, self.0.next()).await.unwrap();
             match message {
@@ -53,7 +53,7 @@ impl Client {
     }
 
     /// Subscribes, and returns the id after which events come.
-    async fn subscribe(&mut self, run: &str, after: Option<u64>) -> u64 {
+    pub async fn subscribe(&mut self, run: &str, after: Option<u64>) -> u64 {
         self.say(&json!({"subscribe": run, "after": after})).await;
         let reply = self.hear().await.unwrap();
         assert_eq!(reply["subscribed"], run, "{reply}");

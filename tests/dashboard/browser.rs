@@ -1,7 +1,7 @@
-//! A Chromium without a window, driven over WebDriver, and the dashboard that it looks at.
+//! A Chromium without a window, driven over `WebDriver`, and the dashboard that it looks at.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::ralph::{Place, eventually, waited_for};
 
-/// The key of an element in answers of WebDriver.
+/// The key of an element in answers of `WebDriver`.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 /// A browser; ended when dropped.
@@ -36,6 +36,7 @@ impl Browser {
             .spawn()
             .map_err(|error| format!("chromedriver: {error}"))?;
         let profile = tempfile::tempdir().unwrap();
+        let dir = profile.path().display().to_string();
         let mut browser = Self {
             driver,
             port,
@@ -45,7 +46,6 @@ impl Browser {
         eventually("chromedriver answers", || {
             TcpStream::connect(("127.0.0.1", port)).is_ok()
         });
-        let dir = browser._profile.path().display().to_string();
         let capabilities = json!({"capabilities": {"alwaysMatch": {
             "goog:chromeOptions": {"args": [
                 "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900",
@@ -54,10 +54,9 @@ impl Browser {
             "goog:loggingPrefs": {"browser": "ALL"},
         }}});
         let started = browser.driver_call("POST", "/session", &capabilities);
-        browser.session = started["sessionId"]
-            .as_str()
-            .ok_or_else(|| format!("Chromium does not start: {started}"))?
-            .to_owned();
+        let session = started["sessionId"].as_str();
+        let session = session.ok_or_else(|| format!("Chromium does not start: {started}"))?;
+        session.clone_into(&mut browser.session);
         Ok(browser)
     }
 
@@ -71,11 +70,8 @@ impl Browser {
             text.len()
         );
         stream.write_all(head.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-        let answer: Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"));
+        let answer = read_answer(&mut BufReader::new(stream));
+        let answer: Value = serde_json::from_str(&answer).unwrap_or_else(|_| panic!("{answer}"));
         answer["value"].clone()
     }
 
@@ -109,23 +105,21 @@ impl Browser {
 
     /// Waits until a part of the page has this text.
     pub fn wait_for_text(&self, selector: &str, said: &str) {
-        if !waited_for(|| self.text(selector).contains(said)) {
-            panic!(
-                "{said:?} is not in {selector} of {}: {}",
-                self.path(),
-                self.text("body")
-            );
-        }
+        assert!(
+            waited_for(|| self.text(selector).contains(said)),
+            "{said:?} is not in {selector} of {}: {}",
+            self.path(),
+            self.text("body")
+        );
     }
 
     pub fn wait_for_path(&self, path: &str) {
-        if !waited_for(|| self.path() == path) {
-            panic!(
-                "the page is {} in place of {path}: {}",
-                self.path(),
-                self.text("body")
-            );
-        }
+        assert!(
+            waited_for(|| self.path() == path),
+            "the page is {} in place of {path}: {}",
+            self.path(),
+            self.text("body")
+        );
     }
 
     fn element(&self, selector: &str) -> String {
@@ -153,11 +147,6 @@ impl Browser {
     pub fn press(&self, keys: &str) {
         let element = self.element("body");
         self.call(&format!("element/{element}/value"), &json!({"text": keys}));
-    }
-
-    pub fn accept_question(&self) {
-        let answer = self.call("alert/accept", &json!({}));
-        assert!(answer.is_null(), "{answer}");
     }
 
     pub fn resize(&self, width: u32, height: u32) {
@@ -200,6 +189,25 @@ impl Drop for Browser {
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
+}
+
+/// The body of an answer. The driver keeps its connections open, so its length says where it ends.
+fn read_answer(stream: &mut BufReader<TcpStream>) -> String {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        let line = line.trim_end().to_ascii_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    String::from_utf8_lossy(&body).into_owned()
 }
 
 /// A `ralph dashboard` over the runs of a place; ended when dropped.

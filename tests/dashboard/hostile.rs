@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::browser::{Browser, Dashboard};
 use crate::need;
-use crate::support::ralph::{Place, doing, ending, run, script, write};
+use crate::support::ralph::{Place, doing, ending, finish, run, script, write};
 
 /// Strings that run a script where text is not escaped, each in another way.
 const HOSTILE: [&str; 40] = [
@@ -46,13 +46,12 @@ const HOSTILE: [&str; 40] = [
     "<noscript><p title=\"</noscript><img src=x onerror=top.hit=1>\">",
     "&lt;script&gt;top.hit=1&lt;/script&gt;",
     "\u{202e}<script>top.hit=1</script>",
-    "<scr\u{0}ipt>top.hit=1</scr\u{0}ipt>",
+    "<scr\tipt>top.hit=1</scr\tipt>",
     "<img src=`x` onerror=top.hit=1>",
 ];
 
-#[test]
-fn no_hostile_text_runs_on_any_page() {
-    let browser = need!(Browser::start());
+/// A run with hostile text wherever a model, a repository or a file can put some.
+fn hostile_place() -> Place {
     let place = Place::new();
     let all = HOSTILE.join("\n");
     place.write("hostile.txt", &all);
@@ -62,10 +61,8 @@ fn no_hostile_text_runs_on_any_page() {
         .lines()
         .map(|line| if line.starts_with("# ") { title } else { line })
         .collect();
-    place.write(
-        "ralph_task.md",
-        &format!("{}\n\n{}\n", lines.join("\n"), HOSTILE[..30].join("\n\n")),
-    );
+    let text = format!("{}\n\n{}\n", lines.join("\n"), HOSTILE[..30].join("\n\n"));
+    place.write("ralph_task.md", &text);
     place.commit("Add what is hostile");
     let name = "<img src=x onerror=top.hit=1>.txt";
     let mut answer = ending([
@@ -73,13 +70,17 @@ fn no_hostile_text_runs_on_any_page() {
         run("cat hostile.txt; echo '<script>top.hit=1</script>' >&2; exit 7"),
     ]);
     answer["summary"] = json!(all);
+    let script = script([doing([run("cat hostile.txt")]), answer]);
+    // The script has no third answer, so the run ends there.
+    let ended = finish(&mut place.scripted(&script, &[]));
+    assert_eq!(place.runs().len(), 1, "{ended:?}");
     place
-        .scripted(
-            &script([doing([run("cat hostile.txt")]), answer]),
-            &["--set", "budget.max_iterations=2"],
-        )
-        .output()
-        .unwrap();
+}
+
+#[test]
+fn no_hostile_text_runs_on_any_page() {
+    let browser = need!(Browser::start());
+    let place = hostile_place();
     let dashboard = Dashboard::start(&place);
     dashboard.log_in(&browser);
     let run = place.run_id();
@@ -95,13 +96,11 @@ fn no_hostile_text_runs_on_any_page() {
         "/diff",
         "/diagnosis",
         "/network",
+        "/log?search=%22%3E%3Cscript%3Etop.hit%3D1%3C/script%3E&kinds=%22%3E%3Cimg",
     ];
     let mut pages: Vec<String> = paths.iter().map(|path| format!("/runs/{run}{path}")).collect();
     pages.push("/".to_owned());
-    pages.push(format!("/?text={}", "%3Cscript%3Etop.hit%3D1%3C/script%3E"));
-    pages.push(format!(
-        "/runs/{run}/log?search=%22%3E%3Cscript%3Etop.hit%3D1%3C/script%3E&kinds=%22%3E%3Cimg"
-    ));
+    pages.push("/?text=%3Cscript%3Etop.hit%3D1%3C/script%3E".to_owned());
     for page in pages {
         browser.open(&dashboard.url(&page));
         let shown = browser.text("body");

@@ -39,6 +39,7 @@ mod notes;
 mod poll;
 mod reviews;
 mod runs;
+mod serve;
 mod stacks;
 mod statuses;
 mod traps;

@@ -17,7 +17,7 @@ use crate::support::ralph::{Ended, Live, Place, commit, ending, eventually, run,
 /// How many issues the pollers with faults work through, unless `RALPH_GITHUB_ISSUES` says otherwise.
 const ISSUES: u64 = 20;
 
-fn spec(branch: &str, depends: &[u64]) -> String {
+pub fn spec(branch: &str, depends: &[u64]) -> String {
     format!("---\nbranch: {branch}\ndepends: {depends:?}\n---\nGreet.\n\n## Write a.txt\n\n## Write b.txt\n")
 }
 
@@ -49,7 +49,7 @@ fn once(site: &Site, script: &Value) -> Ended {
 }
 
 /// The only status label of an issue.
-fn status(site: &Site, issue: u64) -> String {
+pub fn status(site: &Site, issue: u64) -> String {
     let labels = site.github.labels(REPO, issue);
     let status: Vec<&String> = labels
         .iter()
@@ -69,7 +69,7 @@ fn comment(site: &Site, issue: u64) -> String {
     comments[0].body.clone()
 }
 
-fn expect_no_claims(site: &Site) {
+pub fn expect_no_claims(site: &Site) {
     let refs = site.github.refs(REPO);
     assert!(!refs.keys().any(|name| name.contains("claims")), "{refs:?}");
 }

@@ -270,8 +270,8 @@ async fn a_host_that_cannot_start_runs_sends_none_to_a_person() {
         let claims = ended.stderr.matches(": claimed").count();
         assert_eq!(claims, 1, "it claims nothing more: {ended:?}");
     }
+    desk.execute("UPDATE queue SET due_at = 0, reason = NULL").await;
     let waiting = Live::start(&mut desk.worker("broken", &[]));
-    desk.execute("UPDATE queue SET due_at = 0").await;
     let host_is_named = "SELECT count(*) FROM queue WHERE reason LIKE '%evidence-key.pem%'";
     while desk.count(host_is_named).await == 0 {
         tokio::time::sleep(LEASE / 30).await;

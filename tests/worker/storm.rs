@@ -34,10 +34,10 @@ async fn every_run_is_done_once_whatever_happens_to_workers() {
         workers: HOSTS.iter().map(|host| HostWorker::start(&desk, host)).collect(),
         faults: [0; 2],
     };
-    let store = desk.store().await;
+    let queue = desk.store().await;
     let (mut submitted, started, mut is_restarted) = (Vec::new(), Instant::now(), false);
     loop {
-        let open = unfinished(&store).await.len();
+        let open = unfinished(&queue).await.len();
         let is_over = storm.count() >= faults && submitted.len() >= runs;
         if is_over && open == 0 {
             break;
@@ -61,7 +61,7 @@ async fn every_run_is_done_once_whatever_happens_to_workers() {
         assert!(
             started.elapsed() < PATIENCE + LEASE * 4 * u32::try_from(runs + faults).unwrap(),
             "{:#?}",
-            unfinished(&store).await
+            unfinished(&queue).await
         );
         tokio::time::sleep(Duration::from_millis(storm.rng.u64(50..800))).await;
     }
