@@ -140,7 +140,7 @@ pub(super) async fn resume(
     }
     let run = SubmittedRun::Existing(run.facts().id.clone());
     let run = api.submit(run, RunPlace::ThisHost, 0).await?;
-    api.index.announce(&run).await?;
+    api.index.announce_if_possible(&run).await;
     Ok((StatusCode::ACCEPTED, queued(&run).1))
 }
 
@@ -274,7 +274,8 @@ impl Api {
     async fn create(&self, run: RunId, request: &NewRunRequest) -> Result<RunId, Problem> {
         let new = SubmittedRun::New(Box::new(builder(self, request).run_id(run)));
         let run = self.submit(new, request.place(), request.priority).await?;
-        self.index.refresh(vec![run.clone()]).await?;
+        // The run is queued: that the index lags must not look like a failure.
+        self.index.refresh_if_possible(&run).await;
         Ok(run)
     }
 

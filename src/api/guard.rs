@@ -105,7 +105,12 @@ fn check_form(api: &Api, request: &Request, acts: bool) -> Result<(), Problem> {
 
 /// Whether a path belongs to the pages.
 fn is_page(api: &Api, path: &str) -> bool {
-    api.has_pages && !path.starts_with("/api/")
+    api.has_pages && !is_operation(path)
+}
+
+/// Whether a path belongs to the operations of the API.
+pub(crate) fn is_operation(path: &str) -> bool {
+    path.starts_with("/api/") || path == "/metrics"
 }
 
 /// Whether a request does more than read.

@@ -22,6 +22,12 @@ const MOST_LINES: usize = 5000;
 /// How many bytes of the log are read back at first, to find the lines before an id.
 const FIRST_STEP: u64 = 256 * 1024;
 
+/// How many bytes are read at once, if no single line is longer.
+const LONGEST_STEP: u64 = 4 * 1024 * 1024;
+
+/// How many bytes of text an answer has, about.
+const MOST_TEXT: usize = 2 * 1024 * 1024;
+
 /// How many characters of one line are shown.
 const LONGEST_LINE: usize = 4000;
 
@@ -159,17 +165,20 @@ fn lines_after(run: &RunDir, after: u64, limit: usize, filter: &LogFilter) -> io
     };
     file.seek(SeekFrom::Start(after))?;
     let mut reader = BufReader::new(file);
-    let mut line = Vec::new();
-    while found.lines.len() < limit {
+    let (mut line, mut text) = (Vec::new(), 0);
+    while found.lines.len() < limit && text < MOST_TEXT {
         line.clear();
         let length = reader.read_until(b'\n', &mut line)?;
         if line.last() != Some(&b'\n') {
             break;
         }
         found.next += length as u64;
-        found.lines.extend(filter.line(found.next, &line));
+        if let Some(shown) = filter.line(found.next, &line) {
+            text += shown.text.len();
+            found.lines.push(shown);
+        }
     }
-    found.is_cut = found.lines.len() == limit;
+    found.is_cut = found.lines.len() == limit || text >= MOST_TEXT;
     Ok(found)
 }
 
@@ -199,12 +208,15 @@ fn lines_before(run: &RunDir, before: Option<u64>, limit: usize, filter: &LogFil
                 .position(|byte| *byte == b'\n')
                 .map_or(text.len(), |at| at + 1),
         };
-        step *= 2;
         if skipped == text.len() {
             // No line begins here: the step was too short for it.
-            start = if step >= end { 0 } else { start };
+            step *= 2;
+            if from == 0 {
+                break;
+            }
             continue;
         }
+        step = (step * 2).min(LONGEST_STEP);
         let lines = whole_lines(&text[skipped..], from + skipped as u64, filter);
         if start == end {
             found.next = end - trailing(&text);
@@ -212,7 +224,14 @@ fn lines_before(run: &RunDir, before: Option<u64>, limit: usize, filter: &LogFil
         found.lines.splice(0..0, lines);
         start = from + skipped as u64;
     }
-    let extra = found.lines.len().saturating_sub(limit);
+    let mut left = MOST_TEXT;
+    let fits = |line: &&LogLine| {
+        let fits = left > 0;
+        left = left.saturating_sub(line.text.len());
+        fits
+    };
+    let shown = found.lines.iter().rev().take(limit).take_while(fits).count();
+    let extra = found.lines.len() - shown;
     found.lines.drain(..extra);
     let first = found.lines.first().filter(|_| extra > 0 || start > 0);
     found.earlier = first.map(|line| line.id);

@@ -35,6 +35,7 @@ use crate::metrics::Metrics;
 use crate::store::Store;
 
 pub use access::{LOGIN_LINK, new_secret};
+pub(crate) use guard::is_operation;
 pub use openapi::openapi;
 pub use serve::{ApiListener, ListenAddress};
 

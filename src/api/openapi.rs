@@ -279,6 +279,7 @@ fn change_operations() -> Vec<Operation> {
             "A link that opens a port of the sandbox in a browser",
             change::preview,
         )
+        .scope(Some(ApiScope::Steer))
         .parameters::<change::PortChoice>()
         .returns::<change::PreviewLink>(),
     ]

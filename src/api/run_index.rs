@@ -49,6 +49,8 @@ struct KnownRuns {
 /// What a look found.
 #[derive(Default)]
 struct ChangedRuns {
+    /// The new marks. They count once the rows are written: a look that is cut off is made again.
+    marks: Vec<(RunId, RunMark)>,
     rows: Vec<IndexedRun>,
     gone: Vec<RunId>,
 }
@@ -147,11 +149,11 @@ impl RunIndex {
         );
         let looked = tokio::task::spawn_blocking(move || {
             let listed = list(&mut known)?;
-            let changed = changed_runs(&mut known, &runs, &surroundings, &journals, listed);
+            let changed = changed_runs(&known, &runs, &surroundings, &journals, listed);
             Ok::<_, StateError>((known, changed))
         });
         let looked = looked.await;
-        let (_known, changed) =
+        let (mut known, changed) =
             looked.map_err(|error| AssemblyError::runtime(format!("cannot look at the runs: {error}")))??;
         for rows in changed.rows.chunks(WRITTEN_AT_ONCE) {
             self.store.index_runs(rows).await?;
@@ -160,6 +162,8 @@ impl RunIndex {
         for run in &changed.gone {
             self.store.unindex_run(run, &host).await?;
         }
+        known.marks.extend(changed.marks);
+        known.marks.retain(|run, _| !changed.gone.contains(run));
         let any = !changed.rows.is_empty() || !changed.gone.is_empty();
         if !is_first && self.news.receiver_count() > 0 {
             for run in changed.rows.iter().map(|row| &row.id).chain(&changed.gone) {
@@ -176,6 +180,20 @@ impl RunIndex {
         // Fails only if no client listens.
         let _ = self.news.send(message.to_string().into());
         Ok(())
+    }
+
+    /// Reports a run after a change that is made, whatever comes of the report.
+    pub(super) async fn announce_if_possible(&self, run: &RunId) {
+        if let Err(error) = self.announce(run).await {
+            tracing::warn!(%run, %error, "cannot report a change of a run");
+        }
+    }
+
+    /// Looks at a run after a change that is made, whatever comes of the look.
+    pub(super) async fn refresh_if_possible(&self, run: &RunId) {
+        if let Err(error) = self.refresh(vec![run.clone()]).await {
+            tracing::warn!(%run, %error, "cannot index a run");
+        }
     }
 
     /// Looks at the runs until the index is dropped.
@@ -195,7 +213,7 @@ impl RunIndex {
 
 /// Reads the runs whose mark is another one than before.
 fn changed_runs(
-    known: &mut KnownRuns,
+    known: &KnownRuns,
     runs: &Runs,
     surroundings: &Surroundings,
     journals: &Journals,
@@ -214,18 +232,18 @@ fn changed_runs(
         });
         match row {
             Ok(row) => {
-                known.marks.insert(id, mark);
+                changed.marks.push((id, mark));
                 changed.rows.push(row);
             }
             Err(_) if !runs.dir().join(id.as_str()).exists() => {
-                if known.marks.remove(&id).is_some() {
+                if known.marks.contains_key(&id) {
                     changed.gone.push(id);
                 }
             }
             // One unreadable run must not hide the others. It is read again when it changes.
             Err(error) => {
                 tracing::warn!(run = %id, %error, "cannot index the run");
-                known.marks.insert(id, mark);
+                changed.marks.push((id, mark));
             }
         }
     }

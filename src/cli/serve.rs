@@ -84,7 +84,7 @@ pub(super) async fn serve(context: &Context, args: ServeArgs, front: ServiceFron
         ServiceFront::Dashboard { .. } => dashboard::router(api),
     };
     if let Some(link) = login {
-        invite(context, &link, front).await;
+        invite(context, &link, front);
     }
     tokio::select! {
         served = listener.serve(router) => {
@@ -274,8 +274,9 @@ async fn login_link(
     Ok(Some(format!("http://{host}/login?secret={}", secret.expose())))
 }
 
-/// Shows the link, and opens it in a browser on a terminal.
-async fn invite(context: &Context, link: &str, front: ServiceFront) {
+/// Shows the link, and opens the page to log in on a terminal. The secret is not part of that address, since other users can
+/// read the arguments of programs.
+fn invite(context: &Context, link: &str, front: ServiceFront) {
     context.ui.say(format_args!(
         "Open the dashboard, within 15 minutes and once: {link}\n`ralph api-token login` prints another secret. Ctrl-C ends it."
     ));
@@ -288,8 +289,10 @@ async fn invite(context: &Context, link: &str, front: ServiceFront) {
         "xdg-open"
     };
     let host = context.surroundings().desktop_host();
+    let (page, _) = link.split_once('?').unwrap_or((link, ""));
     if host.has_program(opener) {
-        // Without a browser the link is there.
-        let _ = host.run(&Command::new(opener).arg(link), &mut Discard).await;
+        let command = Command::new(opener).arg(page);
+        // It may run for as long as the browser does. Without a browser the link is there.
+        tokio::spawn(async move { host.run(&command, &mut Discard).await });
     }
 }

@@ -1,11 +1,12 @@
 //! The API as the pages use it.
 
 use axum::body::{Body, to_bytes};
-use axum::extract::Request;
-use axum::http::{Extensions, HeaderMap, Method, StatusCode, header};
+use axum::extract::{Query, Request};
+use axum::http::{Extensions, HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::Page;
@@ -68,6 +69,12 @@ impl ApiClient {
         let session = self.get("/api/session").await?;
         Ok(Page::new(template, title).with("session", session))
     }
+}
+
+/// What a query has, or nothing if it is malformed.
+pub(super) fn parameters<T: DeserializeOwned>(query: &str) -> Option<T> {
+    let uri: Uri = format!("/?{query}").parse().ok()?;
+    Some(Query::<T>::try_from_uri(&uri).ok()?.0)
 }
 
 /// Why a page cannot be shown.

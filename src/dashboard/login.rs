@@ -35,9 +35,13 @@ pub(super) fn form(query: &str) -> Result<Response, PageError> {
     let page = Page::new("login.html", "Log in")
         .with("secret", secret)
         .with("problem", ());
+    respond(&page)
+}
+
+fn respond(page: &Page) -> Result<Response, PageError> {
     let mut response = page.respond()?;
-    // Without any referrer a browser sends the form with `Origin: null`, which is refused.
-    let referrer = HeaderValue::from_static("same-origin");
+    // Without any referrer a browser sends the form with `Origin: null`, which is refused. This one has no query.
+    let referrer = HeaderValue::from_static("strict-origin");
     response.headers_mut().insert(header::REFERRER_POLICY, referrer);
     Ok(response)
 }
@@ -59,7 +63,7 @@ pub(super) async fn log_in(client: &ApiClient, request: Request) -> Result<Respo
         }
         Err(error) => {
             let page = Page::new("login.html", "Log in").with("secret", ());
-            let mut response = page.with("problem", error.problem()).respond()?;
+            let mut response = respond(&page.with("problem", error.problem()))?;
             *response.status_mut() = match error.status() {
                 StatusCode::UNAUTHORIZED => StatusCode::FORBIDDEN,
                 status => status,

@@ -21,7 +21,7 @@ use axum::http::Method;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 
-use crate::api::Api;
+use crate::api::{Api, is_operation};
 
 use client::{ApiClient, PageError};
 use template::Page;
@@ -35,7 +35,7 @@ pub fn router(api: Api) -> Router {
 /// Answers requests for pages, and leaves the others to the API.
 async fn pages(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    if path.starts_with("/api/") {
+    if is_operation(&path) {
         return next.run(request).await;
     }
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();

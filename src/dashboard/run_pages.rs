@@ -1,14 +1,12 @@
 //! The pages of one run.
 
-use axum::extract::Query;
-use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Page;
 use super::chart::bar_chart;
-use super::client::{ApiClient, PageError};
+use super::client::{ApiClient, PageError, parameters};
 use super::diff::DiffView;
 use super::template::encoded;
 
@@ -30,12 +28,6 @@ async fn run_page(
     let title = format!("{}: {} ({id})", status["state"].as_str().unwrap_or_default(), tab);
     let page = client.page(template, &title).await?;
     Ok(page.with("run", status).with("tab", tab))
-}
-
-/// What a query has, or nothing if it is malformed.
-fn parameters<T: serde::de::DeserializeOwned>(query: &str) -> Option<T> {
-    let uri: Uri = format!("/?{query}").parse().ok()?;
-    Some(Query::<T>::try_from_uri(&uri).ok()?.0)
 }
 
 /// All iterations of a run.

@@ -1,45 +1,66 @@
 //! The pages that are not about one run.
 
 use axum::response::Response;
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::client::{ApiClient, PageError};
+use super::client::{ApiClient, PageError, parameters};
+use super::template::encoded;
 
 /// The task that a form begins with.
 const STARTER: &str = include_str!("../../templates/starter/ralph_task.md");
 
-/// How many runs the overview shows of one page of the list.
-const SHOWN: usize = 200;
+/// How many runs of one state the overview shows.
+const SHOWN: usize = 50;
 
-/// The groups of the overview, and the states of their runs.
+/// The groups of the overview, and what the list of runs is asked for each.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Needs you", &["paused", "failed", "broken", "interrupted"]),
-    ("Running", &["running"]),
-    ("Queued", &["queued"]),
-    ("Done", &["done", "stopped"]),
+    (
+        "Needs you",
+        &[
+            "state=paused",
+            "state=failed",
+            "state=broken",
+            "state=interrupted",
+        ],
+    ),
+    ("Running", &["state=running"]),
+    ("Queued", &["queue=queued"]),
+    ("Done", &["state=done", "state=stopped"]),
 ];
+
+/// What a person searches for.
+#[derive(Deserialize)]
+struct Search {
+    text: Option<String>,
+}
 
 /// All runs, by what they need.
 pub(super) async fn overview(client: &ApiClient, query: &str) -> Result<Response, PageError> {
-    let list = client.get(&format!("/api/runs?limit={SHOWN}&{query}")).await?;
-    let runs = list["runs"].as_array().cloned().unwrap_or_default();
-    let groups: Vec<(&str, Vec<&Value>)> = GROUPS
-        .iter()
-        .map(|(name, states)| {
-            let is_in = |run: &&Value| states.contains(&group_state(run));
-            (*name, runs.iter().filter(is_in).collect())
-        })
-        .collect();
-    let page = client.page("overview.html", "Runs").await?;
-    page.with("groups", groups).with("next", &list["next"]).respond()
-}
-
-/// The state by which a run is grouped: one that waits in the queue has no other state yet.
-fn group_state(run: &Value) -> &str {
-    match run.get("queue").and_then(Value::as_str) {
-        Some("queued") => "queued",
-        _ => run["state"].as_str().unwrap_or_default(),
+    let text = parameters::<Search>(query)
+        .and_then(|search| search.text)
+        .unwrap_or_default();
+    let mut groups = Vec::new();
+    let mut is_cut = false;
+    for (name, queries) in GROUPS {
+        let mut runs: Vec<Value> = Vec::new();
+        for query in queries {
+            let path = format!("/api/runs?limit={SHOWN}&{query}&text={}", encoded(&text));
+            let mut list = client.get(&path).await?;
+            is_cut |= !list["next"].is_null();
+            if let Some(listed) = list["runs"].as_array_mut() {
+                runs.append(listed);
+            }
+        }
+        // A run that waits in the queue has no other state yet.
+        runs.retain(|run| name == "Queued" || run["queue"] != "queued");
+        groups.push((name, runs));
     }
+    let page = client.page("overview.html", "Runs").await?;
+    page.with("groups", groups)
+        .with("is_cut", is_cut)
+        .with("text", text)
+        .respond()
 }
 
 /// A form for a new run.

@@ -103,11 +103,9 @@ impl<'a> Exchange<'a> {
     /// orders that end an iteration, which were followed at once.
     async fn move_requests(&self) -> Result<(), AssemblyError> {
         for request in self.store.interventions_for(self.claim).await? {
-            let is_followed_at_once = matches!(
-                request.asked.intervention,
-                Intervention::Stop | Intervention::Rotate
-            );
-            if !(request.was_moved && is_followed_at_once) {
+            // A run that was stopped is not claimed again, so a stop that comes here once more was not followed.
+            let is_of_its_iteration = matches!(request.asked.intervention, Intervention::Rotate);
+            if !(request.was_moved && is_of_its_iteration) {
                 self.dir.inbox().leave(&request.asked)?;
             }
             self.store

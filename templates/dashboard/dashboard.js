@@ -34,10 +34,10 @@ function replaceParts(fresh) {
   for (const part of document.querySelectorAll("[data-live]")) {
     const other = fresh.getElementById(part.id);
     if (other && other.innerHTML !== part.innerHTML) {
-      const open = new Set([...part.querySelectorAll("details:not([open]) > summary")].map((one) => one.textContent));
+      const folds = new Map([...part.querySelectorAll("details > summary")].map((one) => [one.textContent, one.parentElement.open]));
       part.replaceChildren(...other.childNodes);
       for (const summary of part.querySelectorAll("details > summary")) {
-        if (open.has(summary.textContent)) summary.parentElement.open = false;
+        if (folds.has(summary.textContent)) summary.parentElement.open = folds.get(summary.textContent);
       }
     }
     if (other && other.dataset.state) main.dataset.state = other.dataset.state;
@@ -73,7 +73,11 @@ function connect() {
     // What happened meanwhile.
     log ? addLines() : refresh();
   };
-  socket.onmessage = () => (log ? addLines() : refresh());
+  socket.onmessage = (message) => {
+    if (log) addLines();
+    // The log has its own way; what is above it changes when a run starts or ends.
+    if (!log || message.data.includes('"event":"run_')) refresh();
+  };
   socket.onclose = () => {
     clearTimeout(watchdog);
     say("not connected, trying again");
@@ -102,6 +106,7 @@ async function addLines() {
     try {
       const { run, query } = log.dataset;
       const answer = await fetch(`/runs/${run}/log/lines?after=${log.dataset.next}&limit=${MOST_LINES}&${query}`);
+      if (answer.redirected) return location.assign("/login");
       if (!answer.ok) break;
       const text = await answer.text();
       log.dataset.next = answer.headers.get("x-next");
@@ -123,18 +128,33 @@ function showLines(text) {
   const extra = log.children.length + kept.length - MOST_LINES;
   for (let left = Math.min(extra, log.children.length); left > 0; left--) log.firstElementChild.remove();
   log.append(...kept);
-  if (document.getElementById("follow").checked) log.scrollTop = log.scrollHeight;
+  const earlier = document.getElementById("earlier");
+  if (extra > 0 && log.firstElementChild) {
+    const address = new URL(earlier.href);
+    address.searchParams.set("before", log.firstElementChild.id.slice(1));
+    earlier.href = address;
+    earlier.hidden = false;
+  }
+  if (!location.hash && document.getElementById("follow").checked) log.scrollTop = log.scrollHeight;
 }
 
 // --- What people ask for -------------------------------------------------------------------------------------------
 
+// Repeating a creation with the same key creates nothing new.
+let creationKey = newKey();
+
+function newKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16)).join("");
+}
+
 async function ask(method, path, body, output, button) {
+  if (button && button.hasAttribute("aria-busy")) return null;
   if (button) button.setAttribute("aria-busy", "true");
   show(output, "sending…", false);
   try {
     const answer = await fetch(path, {
       method,
-      headers: { "content-type": "application/json", ...(method === "POST" && path === "/api/runs" ? { "idempotency-key": crypto.randomUUID() } : {}) },
+      headers: { "content-type": "application/json", ...(method === "POST" && path === "/api/runs" ? { "idempotency-key": creationKey } : {}) },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
     const text = await answer.text();
@@ -144,6 +164,7 @@ async function ask(method, path, body, output, button) {
       show(output, [data.detail, ...findings, data.hint].filter(Boolean).join(". "), true);
       return null;
     }
+    creationKey = newKey();
     show(output, data.what ? `asked for: ${data.what}` : "done", false);
     refresh();
     return data;
@@ -269,6 +290,6 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && stale) refresh();
 });
-if (log) log.scrollTop = log.scrollHeight;
+if (log && !location.hash) log.scrollTop = log.scrollHeight;
 showState();
 connect();
