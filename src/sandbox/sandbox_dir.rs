@@ -63,7 +63,7 @@ impl SandboxDir {
         }
     }
 
-    /// The same, which is chosen if there is none.
+    /// The id of the directory `base`. Creates a random one if the directory has no id yet.
     pub(super) fn ensure_base_id(base: &Path) -> Result<String, SandboxError> {
         if let Some(id) = Self::base_id(base)? {
             return Ok(id);
