@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::service::{Held, Service, create_token, done};
-use crate::support::ralph::{Live, Place, TASK, doing, eventually, run, script, whole_task};
+use crate::service::{Service, create_token, done};
+use crate::support::ralph::{Held, Live, Place, TASK, doing, eventually, run, script, whole_task};
 
 #[test]
 fn an_update_is_made_whole_or_not_at_all() {

@@ -5,8 +5,8 @@ use std::io::Write;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::service::{Answer, Held, Service, create_token, request, serve, user_file};
-use crate::support::ralph::{Place, TASK, eventually, script, whole_task};
+use crate::service::{Answer, Service, create_token, request, serve, user_file};
+use crate::support::ralph::{Held, Place, TASK, eventually, script, whole_task};
 
 fn new_run() -> Value {
     json!({"task": TASK, "script": script([whole_task()]).to_string()})

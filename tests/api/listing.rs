@@ -7,8 +7,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::reading::rows;
-use crate::service::{Held, Service, done};
-use crate::support::ralph::{Place, TASK, eventually, script, whole_task};
+use crate::service::{Service, done};
+use crate::support::ralph::{Held, Place, TASK, eventually, script, whole_task};
 
 fn ids(list: &Value) -> Vec<String> {
     let run = |row: &Value| row["run"].as_str().unwrap().to_owned();

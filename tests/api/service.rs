@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::ralph::{Live, Place, doing, eventually, run, script, whole_task, write};
+use crate::support::ralph::{Place, eventually, script, whole_task};
 
 /// A service over the runs of a place; ended when dropped.
 pub struct Service {
@@ -253,31 +253,6 @@ pub fn done() -> Place {
     let place = Place::new();
     place.run_script(&script([whole_task()])).expect(0, &["done: "]);
     place
-}
-
-/// A place with a run whose first iteration works until it is let go.
-pub struct Held {
-    pub live: Live,
-    go: PathBuf,
-}
-
-impl Held {
-    pub fn start(place: &Place) -> Self {
-        let (started, go) = (place.path().join("started"), place.path().join("go"));
-        let hold = format!(
-            "touch {}; until [ -e {} ]; do sleep 0.02; done",
-            started.display(),
-            go.display()
-        );
-        let script = script([doing([write("draft.txt", "draft\n"), run(&hold)]), whole_task()]);
-        let live = Live::start(&mut place.scripted(&script, &[]));
-        eventually("the first iteration is at work", || started.exists());
-        Self { live, go }
-    }
-
-    pub fn let_go(&self) {
-        fs::write(&self.go, "").unwrap();
-    }
 }
 
 /// Writes the user's own configuration file.

@@ -13,8 +13,8 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::service::{Held, Service, create_token, done};
-use crate::support::ralph::{PATIENCE, Place};
+use crate::service::{Service, create_token, done};
+use crate::support::ralph::{Held, PATIENCE, Place};
 
 pub struct Client(WebSocketStream<TcpStream>);
 

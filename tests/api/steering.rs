@@ -5,8 +5,8 @@ use std::fs;
 use rstest::rstest;
 use serde_json::json;
 
-use crate::service::{Held, Service, create_token, done, request, serve, user_file};
-use crate::support::ralph::{Place, TASK};
+use crate::service::{Service, create_token, done, request, serve, user_file};
+use crate::support::ralph::{Held, Place, TASK};
 
 #[test]
 fn a_live_run_takes_what_is_asked_and_records_who_asked() {

@@ -1,36 +1,8 @@
 //! What a person asks of a run from its pages.
 
-use std::fs;
-use std::path::PathBuf;
-
 use crate::browser::{Browser, Dashboard};
 use crate::need;
-use crate::support::ralph::{Live, Place, doing, eventually, run, script, whole_task, write};
-
-/// A run whose first iteration waits until a test lets it go on.
-pub struct Held {
-    pub live: Live,
-    go: PathBuf,
-}
-
-impl Held {
-    pub fn start(place: &Place) -> Self {
-        let (started, go) = (place.path().join("started"), place.path().join("go"));
-        let hold = format!(
-            "touch {}; until [ -e {} ]; do sleep 0.02; done",
-            started.display(),
-            go.display()
-        );
-        let script = script([doing([write("draft.txt", "draft\n"), run(&hold)]), whole_task()]);
-        let live = Live::start(&mut place.scripted(&script, &[]));
-        eventually("the first iteration is at work", || started.exists());
-        Self { live, go }
-    }
-
-    pub fn let_go(&self) {
-        fs::write(&self.go, "").unwrap();
-    }
-}
+use crate::support::ralph::{Held, Place, eventually};
 
 #[test]
 fn a_person_steers_a_run_without_a_shell() {

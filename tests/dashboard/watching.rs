@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use crate::browser::{Browser, Dashboard};
 use crate::need;
-use crate::steering::Held;
-use crate::support::ralph::{Place, script, waited_for, whole_task};
+use crate::support::ralph::{Held, Place, script, waited_for, whole_task};
 
 /// The pictures that the guide shows.
 const PICTURES: [&str; 2] = ["dashboard-runs-run-light.png", "dashboard-runs-run-log-dark.png"];

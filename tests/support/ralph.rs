@@ -409,6 +409,34 @@ pub fn in_place_of(command: &mut Command, other: &Command) {
     command.env_clear().envs(env).stdin(Stdio::null());
 }
 
+/// A run whose first iteration waits until a test lets it go on.
+pub struct Held {
+    /// Its process.
+    pub live: Live,
+    go: PathBuf,
+}
+
+impl Held {
+    /// Starts it, and returns when its first iteration is at work.
+    pub fn start(place: &Place) -> Self {
+        let (started, go) = (place.path().join("started"), place.path().join("go"));
+        let hold = format!(
+            "touch {}; until [ -e {} ]; do sleep 0.02; done",
+            started.display(),
+            go.display()
+        );
+        let script = script([doing([write("draft.txt", "draft\n"), run(&hold)]), whole_task()]);
+        let live = Live::start(&mut place.scripted(&script, &[]));
+        eventually("the first iteration is at work", || started.exists());
+        Self { live, go }
+    }
+
+    /// Lets the first iteration end.
+    pub fn let_go(&self) {
+        fs::write(&self.go, "").unwrap();
+    }
+}
+
 /// A script of these iterations, each with one call.
 pub fn script(answers: impl IntoIterator<Item = Value>) -> Value {
     let iterations: Vec<Value> = answers.into_iter().map(|answer| json!([call(&answer)])).collect();
