@@ -140,8 +140,8 @@ async fn open_at_forge(
     Ok(opened.is_pull_request)
 }
 
-/// Opens or updates the pull request as a draft while the run works, if the task asks for it: at most once in `interval`, and
-/// only for a new commit. A forge that fails does not stop the work.
+/// Opens or updates the pull request as a draft before the run is done, if the task asks for it: at most once in `interval`,
+/// and only for a new commit. A forge that fails does not stop the work.
 pub(super) async fn publish_progress(run: &mut Run<'_>, interval: Duration) -> Result<(), Halt> {
     let progress = &run.progress;
     // A record that a retry took back is not published.

@@ -70,10 +70,20 @@ impl Run<'_> {
             // The run crashed between this record and its end.
             verdict => return Halt::from_verdict(verdict),
         }
-        publish_progress(self, self.inputs.settings.pull_request_interval).await?;
+        let interval = self.inputs.settings.pull_request_interval;
+        publish_progress(self, interval).await?;
         self.progress.warn_about_budget()?;
         self.progress.check_budget()?;
-        self.iterate().await
+        let iterated = self.iterate().await;
+        if let Err(Halt::End {
+            kind: RunOutcomeKind::Failed | RunOutcomeKind::Paused,
+            ..
+        }) = iterated
+        {
+            // A person looks now, and the first draft may still be missing.
+            publish_progress(self, interval).await?;
+        }
+        iterated
     }
 
     /// Asks the doctor, without an iteration, and returns the new part of `diagnostics.md`.

@@ -400,6 +400,8 @@ fn a_flag_pushes_in_place_of_the_configuration() {
     let args = ["--once", "--push", "--timeout", "7", "--rebuild"];
     crate::support::ralph::finish(&mut poll(&site, &greeting("true"), &args)).expect(0, &["done, "]);
     assert_eq!(status(&site, issue), "done");
+    let task = std::fs::read_to_string(site.place.run_dir().join("ralph_task.md")).unwrap();
+    assert!(task.contains("max_wall_time_minutes: 7\n"), "{task}");
 }
 
 /// A poller is slow between its claim and the label, and somebody else finishes the issue: it stays finished.

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::need;
 use crate::support::fake_github::{AppKey, FakeGitHub, Role};
@@ -321,6 +321,75 @@ fn a_pull_request_is_opened_early_as_a_draft_and_ready_in_the_end() {
     assert!(!site.github.pulls(REPO)[0].draft);
 }
 
+/// An iteration that writes a file and commits it.
+fn step(name: &str) -> Value {
+    doing([write(name, "hello\n"), commit(name)])
+}
+
+#[test]
+fn progress_opens_the_pull_request_with_the_first_verified_checkbox() {
+    let site = Site::new(FakeGitHub::start());
+    site.set_task("pr:\n  when: progress\n");
+    let pause = doing([json!({"type": "pause", "reason": "look"})]);
+    let half = ending([write("a.txt", "hello\n"), commit("a.txt")]);
+    site.run(&script([
+        step("notes.txt"),
+        pause.clone(),
+        half,
+        pause,
+        whole_task(),
+    ]))
+    .expect(3, &["paused"]);
+    // There is a commit, but nothing is verified.
+    assert!(site.github.pulls(REPO).is_empty());
+    site.ralph(&["resume"]).expect(3, &["paused"]);
+    let pull = site.github.pulls(REPO).remove(0);
+    assert!(pull.draft && pull.open);
+    assert!(pull.body.contains("- [x] M1.1"), "{}", pull.body);
+    site.ralph(&["resume"]).expect(0, &["done: "]);
+    site.expect_one_pull();
+    assert!(!site.github.pulls(REPO)[0].draft);
+}
+
+/// A person who is asked to look finds the draft.
+#[test]
+fn an_iteration_that_commits_and_pauses_opens_the_pull_request() {
+    let site = Site::new(FakeGitHub::start());
+    site.set_task("pr:\n  when: first-push\n");
+    let pause = json!({"type": "pause", "reason": "look"});
+    let first = doing([write("a.txt", "hello\n"), commit("Half of it"), pause]);
+    site.run(&script([first, whole_task()])).expect(3, &["paused"]);
+    assert!(site.github.pulls(REPO)[0].draft);
+    site.ralph(&["resume"]).expect(0, &["done: "]);
+    site.expect_one_pull();
+}
+
+/// Iterations that commit within the interval change nothing of the draft, until the run is done.
+#[test]
+fn a_draft_is_updated_at_most_once_in_the_interval() {
+    let site = Site::new(FakeGitHub::start());
+    site.set_task("pr:\n  when: first-push\n");
+    let pause = doing([json!({"type": "pause", "reason": "look"})]);
+    site.run(&script([
+        step("1.txt"),
+        step("2.txt"),
+        step("3.txt"),
+        pause,
+        whole_task(),
+    ]))
+    .expect(3, &["paused"]);
+    let draft = site.github.pulls(REPO).remove(0);
+    let files = site
+        .github
+        .git(REPO, &["ls-tree", "--name-only", &draft.head_sha]);
+    assert!(files.contains("1.txt") && !files.contains("2.txt"), "{files}");
+    let patched = format!("PATCH /repos/{REPO}/pulls/{}", draft.number);
+    assert!(!site.github.calls().contains(&patched));
+    site.ralph(&["resume"]).expect(0, &["done: "]);
+    site.expect_one_pull();
+    assert_ne!(site.github.pulls(REPO)[0].head_sha, draft.head_sha);
+}
+
 /// A draft with half of the work, from a run that waits for a person.
 fn resting() -> Site {
     let site = Site::new(FakeGitHub::start());
@@ -360,7 +429,6 @@ fn a_branch_that_github_has_is_not_chosen_again() {
 fn work_that_was_taken_back_is_not_published() {
     let site = Site::new(FakeGitHub::start());
     site.set_task("pr:\n  when: first-push\n");
-    let step = |name: &str| doing([write(name, "hello\n"), commit(name)]);
     let pause = doing([
         write("bad.txt", "x\n"),
         commit("Bad"),
