@@ -112,14 +112,36 @@ pub(super) async fn preview(
 /// The images of the host.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ImageList {
-    /// Those that ralph built or pulled, by tag.
-    images: Vec<ImageOverview>,
+    /// Those that ralph built or pulled, by tag; `null` if the container engine cannot be asked.
+    images: Option<Vec<ImageOverview>>,
+    /// Why the engine cannot be asked. A host that runs no containers has none.
+    engine_problem: Option<EngineProblem>,
 }
 
-pub(super) async fn images(State(api): State<Arc<Api>>) -> Result<Json<ImageList>, Problem> {
-    let images = ImageOverview::all(&api.surroundings).await;
-    let images = images.map_err(|error| Problem::from(error).with_status(StatusCode::SERVICE_UNAVAILABLE))?;
-    Ok(Json(ImageList { images }))
+/// Why the container engine cannot be asked.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EngineProblem {
+    /// What is wrong.
+    detail: String,
+    /// What to do.
+    hint: Option<String>,
+}
+
+pub(super) async fn images(State(api): State<Arc<Api>>) -> Json<ImageList> {
+    let list = match ImageOverview::all(&api.surroundings).await {
+        Ok(images) => ImageList {
+            images: Some(images),
+            engine_problem: None,
+        },
+        Err(error) => ImageList {
+            images: None,
+            engine_problem: Some(EngineProblem {
+                detail: error.to_string(),
+                hint: error.hint().map(str::to_owned),
+            }),
+        },
+    };
+    Json(list)
 }
 
 /// The workers that have runs. One without a run is not known.

@@ -73,15 +73,6 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, detail)
     }
 
-    /// The same problem with another status.
-    pub(super) fn with_status(self, status: StatusCode) -> Self {
-        Self {
-            status: status.as_u16(),
-            title: status.canonical_reason().unwrap_or("error"),
-            ..self
-        }
-    }
-
     pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

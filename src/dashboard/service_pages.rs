@@ -81,12 +81,11 @@ pub(super) async fn credentials(client: &ApiClient) -> Result<Response, PageErro
 
 /// The images of this host. Without an engine the page says so.
 pub(super) async fn images(client: &ApiClient) -> Result<Response, PageError> {
+    let list = client.get("/api/images").await?;
     let page = client.page("images.html", "Images").await?;
-    let page = match client.get("/api/images").await {
-        Ok(list) => page.with("images", &list["images"]).with("problem", ()),
-        Err(error) => page.with("images", ()).with("problem", error.problem()),
-    };
-    page.respond()
+    page.with("images", &list["images"])
+        .with("problem", &list["engine_problem"])
+        .respond()
 }
 
 /// The workers that have runs.
