@@ -1,11 +1,9 @@
 //! Engines that see no directory of this host, or whose users are others than those of this host: the workspace is in a volume
 //! of the engine, and its files are copied.
 
-use std::fs::{self, Permissions};
-use std::net::TcpListener as StdTcpListener;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,10 +25,9 @@ use crate::need;
 use crate::sealed::{Sealed, eventually_async, holder};
 use crate::site::{LEFT_BEHIND, Site, slow};
 use crate::support::engine::docker;
-use crate::support::ralph::{
-    Live, commit, doing, eventually, finish, run, script, waited_for, whole_task, write,
-};
-use crate::support::{base, engine, skip};
+use crate::support::ralph::{Live, commit, doing, eventually, finish, run, script, whole_task, write};
+use crate::support::sshd::Sshd;
+use crate::support::{base, engine};
 
 /// What reaches an engine on another host: variables of ralph, and what serves the address.
 struct Remote {
@@ -72,7 +69,7 @@ async fn an_engine_reached_by_ssh_does_the_whole_job() {
     let EngineEndpoint::Unix(socket) = site.engine.endpoint() else {
         panic!("{} is no socket", site.engine.endpoint());
     };
-    let sshd = need!(Sshd::start(site.place.path()));
+    let sshd = need!(Sshd::start(site.place.path(), ""));
     let path = format!("{}:{}", sshd.programs.display(), std::env::var("PATH").unwrap());
     let remote = Remote {
         variables: vec![
@@ -182,7 +179,7 @@ async fn a_run_whose_ralph_is_killed_leaves_no_volume_once_it_is_resumed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ssh_connection_that_ends_is_opened_again_and_leaves_no_process() {
     let site = need!(Site::new().await);
-    let sshd = need!(Sshd::start(site.place.path()));
+    let sshd = need!(Sshd::start(site.place.path(), ""));
     let EngineEndpoint::Unix(socket) = site.engine.endpoint() else {
         panic!("{} is no socket", site.engine.endpoint());
     };
@@ -334,110 +331,4 @@ fn mutual_tls(dir: &Path) -> TlsAcceptor {
             PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(server_key.serialize_der())),
         );
     TlsAcceptor::from(Arc::new(config.unwrap()))
-}
-
-/// A real SSH server on loopback, and a directory with an `ssh` that knows it as `engine`.
-struct Sshd {
-    process: Child,
-    programs: PathBuf,
-}
-
-impl Sshd {
-    fn start(place: &Path) -> Result<Self, String> {
-        let server = ["/usr/sbin/sshd"]
-            .iter()
-            .map(Path::new)
-            .find(|path| path.exists());
-        let server = server.ok_or("sshd is not installed; tests/run installs it")?;
-        skip::program("ssh")?;
-        let (dir, programs) = (place.join("sshd"), place.join("programs"));
-        let port = StdTcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        // Where it gives up its rights.
-        fs::create_dir_all("/run/sshd").map_err(|error| format!("cannot create /run/sshd: {error}"))?;
-        write_ssh_files(&dir, &programs, port);
-        let log = fs::File::create(dir.join("log")).unwrap();
-        let process = Command::new(server)
-            .args(["-D", "-e", "-f"])
-            .arg(dir.join("server"))
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn();
-        let sshd = Self {
-            process: process.unwrap(),
-            programs,
-        };
-        let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
-        if waited_for(listens) {
-            Ok(sshd)
-        } else {
-            Err(format!(
-                "no SSH server: {}",
-                fs::read_to_string(dir.join("log")).unwrap()
-            ))
-        }
-    }
-}
-
-impl Sshd {
-    /// The processes of its clients.
-    fn clients(&self) -> Vec<i32> {
-        let file = self.programs.with_file_name("sshd").join("client");
-        let is_client = |pid: &i32| {
-            let args = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let args = String::from_utf8_lossy(&args).into_owned();
-            args.split('\0').any(|arg| Path::new(arg) == file)
-        };
-        let names = fs::read_dir("/proc").unwrap().flatten();
-        let ids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        ids.filter(is_client).collect()
-    }
-}
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Writes the keys and configurations of a server and its client, and the `ssh` that uses them.
-fn write_ssh_files(dir: &Path, programs: &Path, port: u16) {
-    for dir in [dir, programs] {
-        fs::create_dir(dir).unwrap();
-        fs::set_permissions(dir, Permissions::from_mode(0o700)).unwrap();
-    }
-    for key in ["host", "user"] {
-        let made = Command::new("ssh-keygen")
-            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-            .arg(dir.join(key))
-            .status();
-        assert!(made.unwrap().success());
-    }
-    let at = |name: &str| dir.join(name).display().to_string();
-    let host_key = fs::read_to_string(dir.join("host.pub")).unwrap();
-    fs::write(dir.join("known"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
-    let config = format!(
-        "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
-             PasswordAuthentication no\nPermitRootLogin yes\nPidFile none\n",
-        at("host"),
-        at("user.pub"),
-    );
-    fs::write(dir.join("server"), config).unwrap();
-    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
-    let config = format!(
-        "Host engine\n HostName 127.0.0.1\n Port {port}\n User {}\n IdentityFile {}\n IdentitiesOnly yes\n\
-             Host *\n UserKnownHostsFile {}\n StrictHostKeyChecking yes\n",
-        user.trim(),
-        at("user"),
-        at("known"),
-    );
-    fs::write(dir.join("client"), config).unwrap();
-    let real = which::which("ssh").unwrap();
-    let wrapper = format!("#!/bin/sh\nexec {} -F {} \"$@\"\n", real.display(), at("client"));
-    fs::write(programs.join("ssh"), wrapper).unwrap();
-    fs::set_permissions(programs.join("ssh"), Permissions::from_mode(0o700)).unwrap();
 }

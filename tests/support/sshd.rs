@@ -55,6 +55,19 @@ impl Sshd {
             ))
         }
     }
+
+    /// The processes of its clients.
+    pub fn clients(&self) -> Vec<i32> {
+        let file = self.programs.with_file_name("sshd").join("client");
+        let is_client = |pid: &i32| {
+            let args = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let args = String::from_utf8_lossy(&args).into_owned();
+            args.split('\0').any(|arg| Path::new(arg) == file)
+        };
+        let names = fs::read_dir("/proc").unwrap().flatten();
+        let ids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        ids.filter(is_client).collect()
+    }
 }
 
 impl Drop for Sshd {
