@@ -393,6 +393,9 @@ impl Forge for ClaimedForge {
 
     async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError> {
         self.issue.confirm().await?;
+        self.forge.push_branch(request).await?;
+        // A push may take long, and a second pull request for the issue would be worse than a branch that is left.
+        self.issue.confirm().await?;
         self.forge.open(request).await
     }
 

@@ -239,6 +239,10 @@ impl Forge for GitHubForge {
         })
     }
 
+    async fn push_branch(&self, request: &PullRequest) -> Result<(), ForgeError> {
+        self.push(request).await
+    }
+
     async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError> {
         self.push(request).await?;
         let request = &PullRequest {

@@ -28,6 +28,13 @@ pub trait Forge: Send + Sync {
         })
     }
 
+    /// Pushes the branch of a pull request, for callers that have something to check before it is opened. [`Self::open`] does it
+    /// too.
+    async fn push_branch(&self, request: &PullRequest) -> Result<(), ForgeError> {
+        let _ = request;
+        Ok(())
+    }
+
     /// Opens the pull request, or updates the open one. Idempotent.
     async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError>;
 

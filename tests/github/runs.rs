@@ -345,7 +345,11 @@ fn progress_opens_the_pull_request_with_the_first_verified_checkbox() {
     site.ralph(&["resume"]).expect(3, &["paused"]);
     let pull = site.github.pulls(REPO).remove(0);
     assert!(pull.draft && pull.open);
-    assert!(pull.body.contains("- [x] M1.1"), "{}", pull.body);
+    assert!(
+        pull.body.contains("**Verified: 1 of 2 checkboxes**"),
+        "{}",
+        pull.body
+    );
     site.ralph(&["resume"]).expect(0, &["done: "]);
     site.expect_one_pull();
     assert!(!site.github.pulls(REPO)[0].draft);
