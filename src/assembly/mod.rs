@@ -36,6 +36,7 @@ mod image_overview;
 pub(crate) mod issue;
 pub(crate) mod issue_queue;
 mod issue_task;
+pub(crate) mod litellm_config;
 mod model_overview;
 pub(crate) mod package_clients;
 mod preflight;

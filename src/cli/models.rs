@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::assembly::litellm_config::litellm_config;
 use crate::assembly::{ModelOverview, PriceOrigin};
 use crate::model::PriceTable;
 
@@ -13,6 +14,9 @@ pub(super) struct ModelsArgs {
     /// Show the price table that ships with ralph instead
     #[arg(long)]
     prices: bool,
+    /// Print a configuration of LiteLLM that serves the models of the profiles
+    #[arg(long, conflicts_with_all = ["prices", "json"])]
+    litellm: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -42,6 +46,10 @@ pub(super) fn models(context: &Context, args: &ModelsArgs) -> CliResult {
         return prices(context, args.json);
     }
     let config = configuration(context, Vec::new())?;
+    if args.litellm {
+        context.ui.data(litellm_config(&config).trim_end())?;
+        return Ok(CliExit::Success);
+    }
     let rows = ModelOverview::of_config(&config);
     let lines: Vec<String> = rows.iter().map(describe).collect();
     context.ui.report(args.json, &rows, lines.join("\n"))?;

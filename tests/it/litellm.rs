@@ -11,6 +11,7 @@ use crate::need;
 use crate::support::chat_server::{Answer, ChatServer, Completion, Piece, Recorded};
 use crate::support::litellm::{MASTER_KEY, Proxy, executable};
 use crate::support::model::{quick, request};
+use crate::support::ralph::Place;
 
 const UPSTREAM_KEY: &str = "upstream-0123456789";
 
@@ -28,6 +29,59 @@ async fn the_real_litellm_is_understood() {
     a_rate_limit_of_the_provider_is_a_wait(&proxy).await;
     a_failing_provider_is_tried_again(&proxy, &upstream).await;
     an_error_amid_the_text_is_tried_again(&proxy, &upstream).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_real_litellm_serves_the_models_of_the_profiles() {
+    let executable = need!(executable());
+    let place = Place::new();
+    place.write(
+        "config/models.yaml",
+        "profiles:\n  odd:\n    litellm_model: mistral/mistral-large-latest\n  twice:\n    litellm_model: zai/glm-4.7\n  \
+         own:\n    litellm_model: openai/gpt-5\n    base_url: https://models.example.com\n  \
+         key:\n    litellm_model: openai/gpt-5-mini\n    api_key_env: TEAM_KEY\n",
+    );
+    let ended = place.run(&["models", "--litellm"]);
+    ended.expect(0, &[]);
+    let config = &ended.stdout;
+    assert_eq!(
+        config.matches("model_name: \"zai/glm-4.7\"").count(),
+        1,
+        "{config}"
+    );
+    assert!(config.contains("api_key: \"os.environ/ZAI_API_KEY\""), "{config}");
+    assert!(config.contains("api_key: \"os.environ/TEAM_KEY\""), "{config}");
+    let behind = place.run(&[
+        "models",
+        "--litellm",
+        "--set",
+        "model_endpoint.base_url=http://127.0.0.1:4000",
+    ]);
+    assert!(!behind.stdout.contains("TEAM_KEY"), "{behind:?}");
+
+    let proxy = Proxy::start_with(&executable, config).await;
+    let models = reqwest::Client::new()
+        .get(format!("{}/v1/models", proxy.address))
+        .bearer_auth(MASTER_KEY)
+        .send()
+        .await
+        .unwrap();
+    let models: Value = models.json().await.unwrap();
+    let names: Vec<&str> = models["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|model| model["id"].as_str())
+        .collect();
+    for name in [
+        "zai/glm-4.7",
+        "anthropic/claude-opus-4-5",
+        "mistral/mistral-large-latest",
+        "openai/gpt-5-mini",
+    ] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    assert!(!names.contains(&"openai/gpt-5"), "{names:?}");
 }
 
 async fn a_priced_model_has_text_usage_and_cost(proxy: &Proxy, upstream: &ChatServer) {

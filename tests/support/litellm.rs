@@ -33,15 +33,20 @@ impl Proxy {
     /// A proxy for these models. Its own retries and cooldowns are off: what is tried again is ours to decide, and to be
     /// seen.
     pub async fn start(executable: &Path, models: &[Value]) -> Self {
-        let home = tempfile::tempdir().unwrap();
-        let file = home.path().join("config.yaml");
         let config = json!({
             "model_list": models,
             "general_settings": {"master_key": MASTER_KEY},
             "litellm_settings": {"num_retries": 0},
             "router_settings": {"num_retries": 0, "disable_cooldowns": true},
         });
-        std::fs::write(&file, config.to_string()).unwrap();
+        Self::start_with(executable, &config.to_string()).await
+    }
+
+    /// A proxy with this configuration.
+    pub async fn start_with(executable: &Path, config: &str) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("config.yaml");
+        std::fs::write(&file, config).unwrap();
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -56,6 +61,7 @@ impl Proxy {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", home.path())
             .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+            .env("LITELLM_MASTER_KEY", MASTER_KEY)
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
