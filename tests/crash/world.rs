@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use ::support::ralph::{process_ids_of, processes_of};
+use ::support::ralph::{process_ids_of, processes_of, steady_path};
 use tempfile::TempDir;
 
 pub const SCRIPT: &str = include_str!("project/script.yaml");
@@ -109,7 +109,7 @@ impl World {
             .args(args)
             .current_dir(self.repo())
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("PATH", steady_path())
             .env("HOME", self.path().join("user"))
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("RALPH_HOME", self.home())

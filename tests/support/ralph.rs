@@ -1,5 +1,6 @@
 //! The real binary in a place of its own: a repository, a data directory, and nothing of this machine's settings.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,10 +15,18 @@ use tempfile::TempDir;
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The `ralph` binary that cargo built for the running test: it lies above the directory of the test binaries.
-fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile_dir = test.ancestors().nth(2).unwrap();
     profile_dir.join("ralph")
+}
+
+/// The directories of programs, without those that a version manager rewrites whenever it likes: a run pauses, as it must, if a
+/// directory of programs changes while it works.
+pub fn steady_path() -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_steady = |dir: &PathBuf| !dir.ends_with("shims");
+    std::env::join_paths(std::env::split_paths(&path).filter(is_steady)).unwrap()
 }
 
 /// A task with two boxes: `a.txt` and `b.txt` say hello.
@@ -227,7 +236,7 @@ impl Place {
     fn command(&self, program: impl AsRef<std::ffi::OsStr>, dir: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(dir).env_clear();
-        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("PATH", steady_path());
         command.env("HOME", self.dir.path().join("home"));
         command.stdin(Stdio::null());
         command
