@@ -97,7 +97,8 @@ pub(super) async fn serve(context: &Context, args: ServeArgs, front: ServiceFron
     Ok(CliExit::Success)
 }
 
-/// Who may use the API at this address. Refuses one that other hosts reach if no token exists.
+/// Who may use the API at this address. Refuses one that other hosts reach if there is no way in: no token, and no pages whose
+/// link logs a browser in.
 async fn access(
     context: &Context,
     config: &Config,
@@ -115,7 +116,7 @@ async fn access(
     };
     let creates = "`ralph api-token create NAME` creates a token";
     if settings.is_exposed() {
-        if tokens.is_empty() {
+        if tokens.is_empty() && front == ServiceFront::Api {
             let message = format!("{listener} can be reached by other hosts, and no API token exists");
             return Err(CliError::usage(message).with_hint(creates));
         }

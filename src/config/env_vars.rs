@@ -103,6 +103,7 @@ other_vars! {
     Tests RALPH_TEST_PODMAN: "Address of a podman that the tests load images into and run sandboxes on; set by `tests/run`.";
     Tests RALPH_TEST_CONTAINERD: "Address of an engine that stores its images in containerd, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_BUILDX: "The buildx for that engine; set by `tests/run`.";
+    Tests RALPH_TEST_COMPOSE: "Path of Docker Compose for the tests; set by `tests/run`.";
     Tests RALPH_TEST_ENGINE: "The engine that sandboxes are tested on in place of the usual one.";
     Tests RALPH_TEST_SEAL: "How sealed networks are tested: `handed` or `relayed`.";
     Tests RALPH_TEST_WORKSPACE: "Where workspaces are tested: `shared` or `volume`.";

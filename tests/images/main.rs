@@ -16,6 +16,7 @@ mod archive;
 mod build;
 mod check;
 mod command;
+mod deployment;
 mod disk;
 mod engine;
 mod example;

@@ -52,7 +52,8 @@ pub async fn engine_at(host: &str) -> Result<Engine, String> {
     connect(&EngineEnvironment { env, home: None }).await
 }
 
-fn named(variable: &str) -> Result<String, String> {
+/// What a variable of the tests names, or why the test cannot run.
+pub fn named(variable: &str) -> Result<String, String> {
     std::env::var(variable).map_err(|_| format!("{variable} names nothing; tests/run sets it"))
 }
 
