@@ -275,7 +275,7 @@ impl Worker {
                     WorkerEnd::Once | WorkerEnd::Drain => "claiming nothing more".to_owned(),
                 };
                 reporter.warn(&format!(
-                    "run {run}: back in the queue, it could not start on this host: {reason}; {next}"
+                    "run {run}: it could not start on this host: {reason}; {next}"
                 ));
                 self.paused_until = Some(Instant::now() + pause);
                 self.host_error = Some(error);

@@ -105,6 +105,8 @@ pub struct QueueClaim {
     pub attempt: u32,
     /// What [`Submission::max_attempts`] was.
     pub max_attempts: u32,
+    /// How often it could not start before, on any host, without that being counted as an attempt.
+    pub failed_starts: u32,
     /// The project whose budget it counts against.
     pub project: String,
     /// What [`Submission::request`] was.
@@ -160,11 +162,11 @@ const CLAIM: &str = "
           SELECT COALESCE(SUM(s.nanos), 0) FROM spending AS s WHERE s.day = {today} AND s.project = q.project))
       ORDER BY q.priority DESC, q.queued_at, q.run
       LIMIT 1 {skip_locked})
-    RETURNING run, state, epoch, attempts, max_attempts, project, request";
+    RETURNING run, state, epoch, attempts, max_attempts, failed_starts, project, request";
 
 const REQUEUE: &str = "
-    UPDATE queue SET state = 'queued', queued_at = {now}, due_at = 0, attempts = 0, owner = NULL, outcome = NULL,
-      reason = NULL, ended_at = NULL
+    UPDATE queue SET state = 'queued', queued_at = {now}, due_at = 0, attempts = 0, failed_starts = 0, owner = NULL,
+      outcome = NULL, reason = NULL, ended_at = NULL
     WHERE run = $1 AND state IN ('finished', 'needs_person')";
 
 /// What was asked of a run that ended is not asked of the one that begins.
@@ -204,7 +206,7 @@ impl Store {
 
     /// Claims the first run that this worker may drive. `None` if no run fits, or a limit is reached.
     pub async fn claim(&self, request: &ClaimRequest) -> Result<Option<QueueClaim>, StoreError> {
-        type Claimed = (String, String, i64, i64, i64, String, String);
+        type Claimed = (String, String, i64, i64, i64, i64, String, String);
         let sql = self.sql(CLAIM);
         let offers = to_json(&request.offers);
         let [per_day, per_project] =
@@ -220,7 +222,7 @@ impl Store {
                 query.fetch_optional(pool).await
             })
             .map_err(StoreError::statement("claim a run"))?;
-            let Some((run, state, epoch, attempt, max_attempts, project, request)) = claimed else {
+            let Some((run, state, epoch, attempt, max_attempts, failed_starts, project, request)) = claimed else {
                 return Ok(None);
             };
             // Otherwise it went to a person.
@@ -230,6 +232,7 @@ impl Store {
                     epoch: unsigned(epoch)?,
                     attempt: unsigned(attempt)?,
                     max_attempts: unsigned(max_attempts)?,
+                    failed_starts: unsigned(failed_starts)?,
                     project,
                     request,
                 }));

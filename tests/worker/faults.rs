@@ -289,6 +289,33 @@ async fn a_host_that_cannot_start_runs_sends_none_to_a_person() {
     }
 }
 
+/// Each worker is a new process, so none remembers what the others saw.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_no_worker_can_start_goes_to_a_person_in_the_end() {
+    let desk = need!(Desk::postgres().await);
+    let run = desk.submit_short(&["--label", &host_label()]);
+    for host in ["first", "second"] {
+        std::fs::create_dir_all(desk.home(host).join("evidence-key.pem")).unwrap();
+    }
+    let mut starts = 0;
+    while desk.row(&run).await.state == QueueState::Queued {
+        let host = ["first", "second"][starts % 2];
+        desk.work(host, &["--once"])
+            .expect(2, &["it could not start on this host", "evidence-key.pem"]);
+        desk.execute("UPDATE queue SET due_at = 0").await;
+        starts += 1;
+        assert!(starts < 10, "{:?}", desk.row(&run).await);
+    }
+    let row = desk.row(&run).await;
+    assert_eq!((row.state, row.attempts), (QueueState::NeedsPerson, 1), "{row:?}");
+    let reason = row.reason.unwrap();
+    assert!(
+        reason.starts_with("attempt 1 of 3: ") && reason.contains("evidence-key.pem"),
+        "{reason}"
+    );
+    assert_eq!(starts, 4, "three that cost no attempt, and one that does");
+}
+
 /// The configuration that the second one needs is broken; the first one has read it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_cannot_start_does_not_end_those_that_run() {
