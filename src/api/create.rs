@@ -140,7 +140,7 @@ pub(super) async fn resume(
     }
     let run = SubmittedRun::Existing(run.facts().id.clone());
     let run = api.submit(run, RunPlace::ThisHost, 0).await?;
-    api.index.announce_if_possible(&run).await;
+    api.index.report(&run);
     Ok((StatusCode::ACCEPTED, queued(&run).1))
 }
 

@@ -59,7 +59,7 @@ impl Api {
         run: RunDir,
         read: impl FnOnce(&RunDir, &[JournalLine]) -> Result<T, Problem> + Send + 'static,
     ) -> ApiResult<T> {
-        let journals = self.journals.clone();
+        let journals = self.index.journals();
         blocking(move || Ok(Json(journals.read(&run, |lines| read(&run, lines))??))).await
     }
 }

@@ -19,6 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use crate::id::RunId;
 
 use super::problem::Problem;
+use super::run_news::MISSED;
 use super::tail::{BATCH_BYTES, Tail, is_event_id};
 use super::{Api, Caller};
 
@@ -219,7 +220,8 @@ impl Client {
             )));
         }
         if topic == RUNS {
-            let (news, outlet) = (self.api.index.subscribe().await?, self.outlet());
+            let (news, outlet) = (self.api.news.subscribe(), self.outlet());
+            self.api.index.look_for_new().await?;
             self.start(topic, send_news(news, outlet));
             return Ok(json!({"subscribed": RUNS}));
         }
@@ -309,9 +311,7 @@ async fn send_news(mut news: broadcast::Receiver<Utf8Bytes>, outlet: Outlet) -> 
     loop {
         let message = match news.recv().await {
             Ok(message) => message,
-            Err(broadcast::error::RecvError::Lagged(_)) => {
-                Utf8Bytes::from_static("{\"topic\":\"runs\",\"missed\":true}")
-            }
+            Err(broadcast::error::RecvError::Lagged(_)) => MISSED,
             Err(broadcast::error::RecvError::Closed) => return None,
         };
         let room = outlet.room(message.len()).await?;

@@ -81,7 +81,7 @@ pub(super) async fn stop(
     let id = &run.facts().id;
     let reason = format!("{} took it out of the queue", caller.name);
     if run.holder()?.is_none() && api.store.cancel_queued(id, &reason).await? {
-        api.index.announce_if_possible(id).await;
+        api.index.report(id);
         let by = &caller.name;
         let request = InterventionRequest::new(Intervention::Stop, by, api.surroundings.now());
         let mut status = InterventionStatus::pending(&request);

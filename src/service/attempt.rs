@@ -18,6 +18,7 @@ use super::exchange::Exchange;
 use super::host_health::HostHealth;
 use super::issue_work::{WorkOrder, asked_for};
 use super::lease_keeper::LeaseKeeper;
+use super::run_index::RunIndex;
 
 /// The wait after the first failure; each further one doubles it.
 const FIRST_BACKOFF: Duration = Duration::from_secs(15);
@@ -36,6 +37,7 @@ const SETTLE_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Attempt {
     pub(super) context: AssemblyContext,
     pub(super) store: Store,
+    pub(super) index: Arc<RunIndex>,
     pub(super) claim: QueueClaim,
     /// When the claim was sent: the lease counts from here.
     pub(super) sent: Instant,
@@ -96,6 +98,9 @@ impl Attempt {
                 AttemptEnd::Failed(AssemblyError::from(error))
             }
         };
+        if !matches!(end, AttemptEnd::Lost) {
+            self.index.refresh_if_possible(&self.claim.run).await;
+        }
         (self.claim, end)
     }
 
@@ -139,6 +144,7 @@ impl Attempt {
                 ended.map_or_else(AttemptEnd::Failed, |()| AttemptEnd::Shutdown)
             }
             never = exchange.run(), if self.store.is_shared() => match never {},
+            never = self.index.follow_run(&self.claim.run) => match never {},
         };
         // A run that ended has stopped its sandbox itself.
         if !matches!(end, AttemptEnd::Ended(_))

@@ -208,6 +208,32 @@ async fn a_note_that_a_killed_worker_had_reaches_the_run_on_the_next_host() {
     assert_eq!(notes.matches("blue, please").count(), 1, "{notes}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_removes_a_run_from_the_index_whose_directory_is_gone() {
+    let desk = Desk::sqlite();
+    let run = desk.submit(&slow(&desk), &[]);
+    let worker = Live::start(&mut desk.worker("user", &[]));
+    wait_for_action(&desk, "user", &run);
+    let store = desk.store().await;
+    let states = async || {
+        let runs = store.runs().await.unwrap().into_iter();
+        runs.map(|run| run.state).collect::<Vec<_>>()
+    };
+    while states().await != ["running"] {
+        tokio::time::sleep(LEASE / 30).await;
+    }
+    let dir = desk.home("user").join("runs").join(&run);
+    std::fs::rename(dir, desk.place.path().join("gone")).unwrap();
+    let removed = Instant::now();
+    while !states().await.is_empty() {
+        assert!(removed.elapsed() < 10 * LEASE, "{:?}", states().await);
+        tokio::time::sleep(LEASE / 30).await;
+    }
+    worker.signal("KILL");
+    worker.wait();
+    store.close().await;
+}
+
 /// Two workers of one host share its data directory, where the first one still has the lock on the run.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_worker_costs_no_attempt_on_its_host() {
