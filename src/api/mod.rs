@@ -40,7 +40,6 @@ pub use openapi::openapi;
 pub use serve::{ApiListener, ListenAddress};
 
 use access::{Caller, LoginLimit};
-use create::CreationsAtWork;
 use run_news::{RunNews, new_run_news, report_changes};
 use tail::Tails;
 
@@ -77,7 +76,6 @@ pub struct Api {
     settings: ApiSettings,
     logins: LoginLimit,
     tails: Tails,
-    creations: CreationsAtWork,
     index: Arc<RunIndex>,
     news: RunNews,
     /// Whether there are pages besides the API.
@@ -99,7 +97,6 @@ impl Api {
             settings,
             logins: LoginLimit::default(),
             tails: Tails::default(),
-            creations: CreationsAtWork::default(),
             index: Arc::new(index),
             news: new_run_news(),
             has_pages: false,

@@ -158,7 +158,7 @@ impl Store {
     }
 }
 
-fn lease_state(rows: u64) -> LeaseState {
+pub(super) fn lease_state(rows: u64) -> LeaseState {
     if rows > 0 {
         LeaseState::Held
     } else {

@@ -11,6 +11,7 @@
 
 mod api_secrets;
 mod claimers;
+mod creations;
 mod database;
 mod formats;
 mod leases;
