@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{Mutex, MutexGuard, broadcast};
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::assembly::store::{gone_runs, indexed_run_with};
 use crate::assembly::{AssemblyError, Surroundings};
@@ -21,15 +21,20 @@ use crate::store::{IndexedRun, Store};
 
 use super::journals::Journals;
 
-/// How often all runs are looked at: at most so often, and for at most this part of the time.
+/// How often all runs are looked at: at most so often, for at most this part of the time, but not less often than the longest
+/// pause.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 const LOOK_SHARE: u32 = 20;
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// How often a worker looks at a run that it works on.
 const WORK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long a list waits for a look at all runs.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
 /// How many runs are read, and their rows written, at once. A look at a few runs waits for at most so many others.
-const READ_AT_ONCE: usize = 250;
+const READ_AT_ONCE: usize = 100;
 
 /// How many changes a receiver may be behind.
 const BEHIND: usize = 1024;
@@ -102,13 +107,17 @@ impl RunIndex {
         let _ = self.changes.send(run.clone());
     }
 
-    /// Looks at all runs if one was created or removed since the last time.
+    /// Looks at all runs if one was created or removed since the last time. Waits two seconds for that at most: the look goes on
+    /// in [`RunIndex::follow`].
     pub(crate) async fn look_for_new(&self) -> Result<(), AssemblyError> {
-        let last = self.last_look.lock().await;
-        if last.is_done && last.dir_changed == dir_changed(&self.runs) {
-            return Ok(());
-        }
-        self.look_at_all(last).await
+        let look = async {
+            let last = self.last_look.lock().await;
+            if last.is_done && last.dir_changed == dir_changed(&self.runs) {
+                return Ok(());
+            }
+            self.look_at_all(last).await
+        };
+        timeout(LONGEST_WAIT, look).await.unwrap_or(Ok(()))
     }
 
     /// Looks at all runs.
@@ -129,7 +138,9 @@ impl RunIndex {
         // First the time: a run that is created meanwhile is found by the next look.
         let dir_changed = dir_changed(&self.runs);
         let runs = self.runs.clone();
-        let mut found = spawn_blocking(move || run_ids(&runs)).await.map_err(broken)??;
+        let mut found = spawn_blocking(move || run_ids(&runs))
+            .await
+            .map_err(|error| broken(&error))??;
         let removed: Vec<RunId> = {
             let present: HashSet<&RunId> = found.iter().collect();
             let marks = self.marks.lock().await;
@@ -139,8 +150,8 @@ impl RunIndex {
         found.extend(removed);
         for some in found.chunks(READ_AT_ONCE) {
             let changed = self.update(some.to_vec()).await?;
-            if !is_first {
-                changed.iter().for_each(|run| self.report(run));
+            for run in changed.iter().filter(|_| !is_first) {
+                self.report(run);
             }
         }
         *last = LastLook {
@@ -153,7 +164,9 @@ impl RunIndex {
     /// Looks at these runs. Returns whether one changed.
     pub(crate) async fn refresh(&self, runs: Vec<RunId>) -> Result<bool, AssemblyError> {
         let changed = self.update(runs).await?;
-        changed.iter().for_each(|run| self.report(run));
+        for run in &changed {
+            self.report(run);
+        }
         Ok(!changed.is_empty())
     }
 
@@ -176,7 +189,7 @@ impl RunIndex {
             let changed = changed_runs(&marks, &dirs, &surroundings, &journals, runs);
             (marks, changed)
         });
-        let (mut marks, changed) = read.await.map_err(broken)?;
+        let (mut marks, changed) = read.await.map_err(|error| broken(&error))?;
         if !changed.rows.is_empty() {
             self.store.index_runs(&changed.rows).await?;
         }
@@ -198,7 +211,7 @@ impl RunIndex {
                 tracing::warn!(%error, "cannot update the index of runs");
             }
             drop(index);
-            sleep(LOOK_INTERVAL.max(began.elapsed() * LOOK_SHARE)).await;
+            sleep((began.elapsed() * LOOK_SHARE).clamp(LOOK_INTERVAL, LONGEST_PAUSE)).await;
         }
     }
 
@@ -211,7 +224,7 @@ impl RunIndex {
     }
 }
 
-fn broken(error: tokio::task::JoinError) -> AssemblyError {
+fn broken(error: &tokio::task::JoinError) -> AssemblyError {
     AssemblyError::runtime(format!("cannot look at the runs: {error}"))
 }
 
