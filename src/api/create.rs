@@ -26,7 +26,7 @@ use super::{Api, Caller};
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The provider without isolation.
-const LOCAL: &str = "local";
+pub(super) const LOCAL: &str = "local";
 
 /// The longest key.
 const LONGEST_KEY: usize = 200;
@@ -138,7 +138,7 @@ pub(super) async fn resume(
     caller: Caller,
     NamedRun(run): NamedRun,
 ) -> Result<(StatusCode, Json<QueuedRunId>), Problem> {
-    api.changing_control(&caller, &run)?;
+    api.changing_control(&caller, &run).await?;
     if run.holder()?.is_some() {
         return Err(conflict("the run is being worked on"));
     }
@@ -208,7 +208,7 @@ impl Api {
         }
         let queued = builder(self, request).prepare().await?.queued().await?;
         if queued.provider == LOCAL {
-            return Err(unisolated("the run would work"));
+            return Err(unisolated("the run would work on this host"));
         }
         Ok(())
     }

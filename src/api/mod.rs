@@ -6,6 +6,7 @@
 mod access;
 mod change;
 mod create;
+mod elsewhere;
 mod extract;
 mod guard;
 mod host;
@@ -23,6 +24,7 @@ mod serve;
 mod socket;
 mod steer;
 mod tail;
+mod watched_log;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -42,6 +44,7 @@ pub use serve::{ApiListener, ListenAddress};
 use access::{Caller, LoginLimit};
 use run_news::{RunNews, new_run_news, report_changes};
 use tail::Tails;
+use watched_log::MirroredLogs;
 
 /// Who may talk to the API, besides what tokens decide.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +79,8 @@ pub struct Api {
     settings: ApiSettings,
     logins: LoginLimit,
     tails: Tails,
+    /// Events of runs on other hosts; `None` if no other host uses the store.
+    mirrored: Option<MirroredLogs>,
     index: Arc<RunIndex>,
     news: RunNews,
     /// Whether there are pages besides the API.
@@ -91,12 +96,14 @@ impl Api {
         settings: ApiSettings,
     ) -> Result<Self, AssemblyError> {
         let index = RunIndex::new(surroundings.clone(), store.clone())?;
+        let mirrored = store.is_shared().then(MirroredLogs::new).transpose()?;
         Ok(Self {
             surroundings,
             store,
             settings,
             logins: LoginLimit::default(),
             tails: Tails::default(),
+            mirrored,
             index: Arc::new(index),
             news: new_run_news(),
             has_pages: false,

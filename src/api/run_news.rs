@@ -18,7 +18,9 @@ const BEHIND: usize = 1024;
 pub(super) type RunNews = broadcast::Sender<Utf8Bytes>;
 
 /// What a client gets that missed changes: it has to read the list again.
-pub(super) const MISSED: Utf8Bytes = Utf8Bytes::from_static("{\"topic\":\"runs\",\"missed\":true}");
+pub(super) fn missed() -> Utf8Bytes {
+    Utf8Bytes::from_static("{\"topic\":\"runs\",\"missed\":true}")
+}
 
 pub(super) fn new_run_news() -> RunNews {
     broadcast::Sender::new(BEHIND)
@@ -26,7 +28,11 @@ pub(super) fn new_run_news() -> RunNews {
 
 /// Sends `{"topic": "runs", "run": .., "status": ..}` for each change, with `null` for a run that is gone, until the index is
 /// dropped.
-pub(super) fn report_changes(index: &RunIndex, store: Store, news: RunNews) -> impl Future<Output = ()> + use<> {
+pub(super) fn report_changes(
+    index: &RunIndex,
+    store: Store,
+    news: RunNews,
+) -> impl Future<Output = ()> + use<> {
     let mut changes = index.changes();
     async move {
         loop {
@@ -34,9 +40,9 @@ pub(super) fn report_changes(index: &RunIndex, store: Store, news: RunNews) -> i
                 Ok(_) if news.receiver_count() == 0 => continue,
                 Ok(run) => message(&store, &run).await.unwrap_or_else(|error| {
                     tracing::warn!(%run, %error, "cannot report a change of a run");
-                    MISSED
+                    missed()
                 }),
-                Err(RecvError::Lagged(_)) => MISSED,
+                Err(RecvError::Lagged(_)) => missed(),
                 Err(RecvError::Closed) => return,
             };
             // Fails only if no client listens.

@@ -19,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use crate::id::RunId;
 
 use super::problem::Problem;
-use super::run_news::MISSED;
+use super::run_news::missed;
 use super::tail::{BATCH_BYTES, Tail, is_event_id};
 use super::{Api, Caller};
 
@@ -229,11 +229,11 @@ impl Client {
             Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         };
         let id = RunId::parse(&topic).map_err(|error| Problem::bad_request(error.to_string()))?;
-        let run = self.api.surroundings.runs()?.open(&id)?;
-        if !is_event_id(&run, after.unwrap_or(0)).map_err(unreadable)? {
+        let log = self.api.event_log(&id).await?;
+        if !is_event_id(&log, after.unwrap_or(0)).map_err(unreadable)? {
             return Err(Problem::bad_request(format!("run `{id}` has no such event id")));
         }
-        let tail = self.api.tails.open(run).map_err(unreadable)?;
+        let tail = self.api.tails.open(log).map_err(unreadable)?;
         let after = after.unwrap_or_else(|| tail.end());
         let outlet = self.outlet();
         self.start(topic, send_events(tail, after, outlet));
@@ -311,7 +311,7 @@ async fn send_news(mut news: broadcast::Receiver<Utf8Bytes>, outlet: Outlet) -> 
     loop {
         let message = match news.recv().await {
             Ok(message) => message,
-            Err(broadcast::error::RecvError::Lagged(_)) => MISSED,
+            Err(broadcast::error::RecvError::Lagged(_)) => missed(),
             Err(broadcast::error::RecvError::Closed) => return None,
         };
         let room = outlet.room(message.len()).await?;

@@ -132,6 +132,8 @@ pub struct QueueRow {
     pub outcome: Option<String>,
     /// Why it ended, or why the last attempt did.
     pub reason: Option<String>,
+    /// What [`Submission::request`] was.
+    pub request: String,
 }
 
 const SUBMIT: &str = "
@@ -176,10 +178,10 @@ const SPENT_TODAY: &str = "
     SELECT project, CAST(SUM(nanos) AS BIGINT) FROM spending WHERE day = {today} GROUP BY project ORDER BY project";
 
 const ROWS: &str = "
-    SELECT run, state, priority, attempts, epoch, owner, outcome, reason FROM queue ORDER BY priority DESC, queued_at, run";
+    SELECT run, state, priority, attempts, epoch, owner, outcome, reason, request FROM queue ORDER BY priority DESC, queued_at, run";
 
 const ROW: &str =
-    "SELECT run, state, priority, attempts, epoch, owner, outcome, reason FROM queue WHERE run = $1";
+    "SELECT run, state, priority, attempts, epoch, owner, outcome, reason, request FROM queue WHERE run = $1";
 
 impl Store {
     /// Queues a run and wakes a worker. Returns whether it was added: a run that is in the queue already stays as it is, so
@@ -222,7 +224,8 @@ impl Store {
                 query.fetch_optional(pool).await
             })
             .map_err(StoreError::statement("claim a run"))?;
-            let Some((run, state, epoch, attempt, max_attempts, failed_starts, project, request)) = claimed else {
+            let Some((run, state, epoch, attempt, max_attempts, failed_starts, project, request)) = claimed
+            else {
                 return Ok(None);
             };
             // Otherwise it went to a person.
@@ -292,6 +295,7 @@ struct StoredRow {
     owner: Option<String>,
     outcome: Option<String>,
     reason: Option<String>,
+    request: String,
 }
 
 impl<'r, R: Row> FromRow<'r, R> for StoredRow
@@ -310,6 +314,7 @@ where
             owner: row.try_get("owner")?,
             outcome: row.try_get("outcome")?,
             reason: row.try_get("reason")?,
+            request: row.try_get("request")?,
         })
     }
 }
@@ -327,6 +332,7 @@ impl TryFrom<StoredRow> for QueueRow {
             owner: row.owner,
             outcome: row.outcome,
             reason: row.reason,
+            request: row.request,
         })
     }
 }
