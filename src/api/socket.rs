@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
+use futures_util::SinkExt;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc};
@@ -29,6 +30,10 @@ const CLIENT_BYTES: usize = 128 * 1024;
 /// How much is read from a client at once, in bytes. Each connection has a buffer of this size, which each read fills with
 /// zeros: by default 128 KB, which with 1,000 clients is most of the memory and of the processor time.
 const READ_BUFFER: usize = 4 * 1024;
+
+/// How many bytes of messages are collected before they are written to a client. The buffer stays as large as it once was, if
+/// no single message is longer.
+const WRITE_BUFFER: usize = 16 * 1024;
 
 /// How long a client may take for one message before the connection is closed. It resumes from its last event.
 const STALLED: Duration = Duration::from_secs(30);
@@ -61,6 +66,7 @@ pub(super) async fn connect(
     let upgrade = upgrade.map_err(|error| Problem::new(error.status(), error.body_text()))?;
     let upgrade = upgrade
         .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(WRITE_BUFFER)
         .max_message_size(LONGEST_MESSAGE)
         .max_frame_size(LONGEST_MESSAGE);
     Ok(upgrade.on_upgrade(|socket| Client::new(api, caller, socket).run()))
@@ -159,9 +165,7 @@ impl Client {
                 Some(batch) = self.batches.recv() => {
                     let mut current = self.subscriptions.values();
                     if current.any(|subscription| subscription.number == batch.subscription) {
-                        for message in batch.messages {
-                            self.send(Message::Text(message)).await?;
-                        }
+                        self.send_all(batch.messages).await?;
                     }
                 }
                 _ = admission.tick() => {
@@ -180,13 +184,16 @@ impl Client {
     }
 
     async fn send(&mut self, message: Message) -> Result<(), ConnectionEnd> {
-        match timeout(STALLED, self.socket.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(ConnectionEnd::Closed),
-            Err(_) => Err(ConnectionEnd::TooSlow),
-        }
+        in_time(self.socket.send(message)).await
     }
 
+    /// Sends messages with as few writes as they fit into, in place of one for each event.
+    async fn send_all(&mut self, messages: Vec<Utf8Bytes>) -> Result<(), ConnectionEnd> {
+        for message in messages {
+            in_time(self.socket.feed(Message::Text(message))).await?;
+        }
+        in_time(self.socket.flush()).await
+    }
     async fn obey(&mut self, text: &str) -> Result<(), ConnectionEnd> {
         let reply = match serde_json::from_str::<ClientMessage>(text) {
             Ok(ClientMessage {
@@ -262,6 +269,15 @@ impl Client {
             task: tokio::spawn(sends).abort_handle(),
         };
         self.subscriptions.insert(topic, subscription);
+    }
+}
+
+/// Fails if the client does not take it in time.
+async fn in_time(sent: impl Future<Output = Result<(), axum::Error>>) -> Result<(), ConnectionEnd> {
+    match timeout(STALLED, sent).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(ConnectionEnd::Closed),
+        Err(_) => Err(ConnectionEnd::TooSlow),
     }
 }
 
