@@ -44,7 +44,7 @@ pub(super) async fn update(
     NamedRun(run): NamedRun,
     JsonBody(changes): JsonBody<RunChanges>,
 ) -> Result<(StatusCode, Json<RequestList>), Problem> {
-    let control = api.changing_control(&caller, &run)?;
+    let control = api.changing_control(&caller, &run).await?;
     let update = RunUpdate {
         task: changes.task,
         profile: changes.profile,
@@ -71,7 +71,7 @@ pub(super) async fn write_file(
     NamedRun(run): NamedRun,
     JsonBody(file): JsonBody<WrittenFile>,
 ) -> Result<(StatusCode, Json<InterventionStatus>), Problem> {
-    let control = api.changing_control(&caller, &run)?;
+    let control = api.changing_control(&caller, &run).await?;
     let request = control.write_file(&run, &file.path, &file.text).await?;
     Ok((StatusCode::ACCEPTED, Json(InterventionStatus::pending(&request))))
 }

@@ -1,8 +1,9 @@
 //! Creates runs and queues them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -14,7 +15,7 @@ use crate::assembly::{Ralph, RalphBuilder};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::service::{SubmitRequest, SubmittedRun, submit};
-use crate::store::{ApiCreation, Label};
+use crate::store::{ApiCreation, CreationAttempt, Label, LeaseState};
 
 use super::extract::{JsonBody, NamedRun};
 use super::problem::Problem;
@@ -25,10 +26,13 @@ use super::{Api, Caller};
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The provider without isolation.
-const LOCAL: &str = "local";
+pub(super) const LOCAL: &str = "local";
 
 /// The longest key.
 const LONGEST_KEY: usize = 200;
+
+/// How often a creation is renewed in the store, so that no other service takes it over.
+const RENEWAL: Duration = Duration::from_secs(1);
 
 /// After so many attempts of workers without a result a run waits for a person.
 const ATTEMPTS: u32 = 3;
@@ -134,13 +138,13 @@ pub(super) async fn resume(
     caller: Caller,
     NamedRun(run): NamedRun,
 ) -> Result<(StatusCode, Json<QueuedRunId>), Problem> {
-    api.changing_control(&caller, &run)?;
+    api.changing_control(&caller, &run).await?;
     if run.holder()?.is_some() {
         return Err(conflict("the run is being worked on"));
     }
     let run = SubmittedRun::Existing(run.facts().id.clone());
     let run = api.submit(run, RunPlace::ThisHost, 0).await?;
-    api.index.announce_if_possible(&run).await;
+    api.index.report(&run);
     Ok((StatusCode::ACCEPTED, queued(&run).1))
 }
 
@@ -196,33 +200,6 @@ fn failed(detail: &str) -> Problem {
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
 }
 
-/// The creations with a key that this process works on.
-#[derive(Default)]
-pub(super) struct CreationsAtWork(Mutex<HashSet<RunId>>);
-
-impl CreationsAtWork {
-    /// Begins one; `None` if it is being done already.
-    fn begin(&self, run: &RunId) -> Option<CreationAtWork<'_>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(run.clone()).then(|| CreationAtWork {
-            all: self,
-            run: run.clone(),
-        })
-    }
-}
-
-struct CreationAtWork<'a> {
-    all: &'a CreationsAtWork,
-    run: RunId,
-}
-
-impl Drop for CreationAtWork<'_> {
-    fn drop(&mut self) {
-        let mut all = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.remove(&self.run);
-    }
-}
-
 impl Api {
     /// Refuses a new run without isolation where [`Api::refuses_unisolated`] says so.
     async fn check_isolated(&self, caller: &Caller, request: &NewRunRequest) -> Result<(), Problem> {
@@ -231,7 +208,7 @@ impl Api {
         }
         let queued = builder(self, request).prepare().await?.queued().await?;
         if queued.provider == LOCAL {
-            return Err(unisolated("the run would work"));
+            return Err(unisolated("the run would work on this host"));
         }
         Ok(())
     }
@@ -239,36 +216,57 @@ impl Api {
     /// Creates the run of a key, or finds the one that the key created.
     async fn create_once(&self, caller: &str, key: &str, request: &NewRunRequest) -> Result<RunId, Problem> {
         let text = serde_json::to_vec(request).map_err(|error| Problem::bad_request(error.to_string()))?;
-        let planned = RunId::random();
-        let digest = Digest::sha256(&text);
-        let (run, is_new) = match self.store.begin_creation(caller, key, &digest, &planned).await? {
-            ApiCreation::New => (planned, true),
+        let attempt = CreationAttempt {
+            caller: caller.to_owned(),
+            key: key.to_owned(),
+            request: Digest::sha256(&text),
+            proposed: RunId::random(),
+        };
+        let run = match self.store.begin_creation(&attempt).await? {
+            ApiCreation::Taken(run) => run,
             ApiCreation::Done(run) => return Ok(run),
-            ApiCreation::Pending(run) => (run, false),
+            ApiCreation::AtWork => {
+                return Err(conflict("a creation with this `Idempotency-Key` is not finished"));
+            }
             ApiCreation::Other => {
                 return Err(conflict("this `Idempotency-Key` was used for another request"));
             }
         };
-        let Some(_at_work) = self.creations.begin(&run) else {
-            return Err(conflict("a creation with this `Idempotency-Key` is not finished"));
-        };
-        // Otherwise the service ended in the middle of it. The run may exist, and may be queued.
-        let exists = !is_new && self.surroundings.runs()?.open(&run).is_ok();
-        let created = if exists {
-            self.queue_existing(&run, request).await
-        } else {
-            self.create(run, request).await
+        let created = tokio::select! {
+            created = self.create_or_queue(run, request) => created,
+            () = self.keep_creation(&attempt) => {
+                return Err(conflict("another service finishes this creation"));
+            }
         };
         match created {
             Ok(run) => {
-                self.store.finish_creation(caller, key, &run).await?;
+                self.store.finish_creation(&attempt, &run).await?;
                 Ok(run)
             }
             Err(problem) => {
-                self.store.abandon_creation(caller, key).await?;
+                self.store.abandon_creation(&attempt).await?;
                 Err(problem)
             }
         }
+    }
+
+    /// Returns when another service has taken the creation over. That a renewal fails leaves this unknown.
+    async fn keep_creation(&self, attempt: &CreationAttempt) {
+        while !matches!(self.store.renew_creation(attempt).await, Ok(LeaseState::Lost)) {
+            tokio::time::sleep(RENEWAL).await;
+        }
+    }
+
+    /// An attempt that was cut off may have created the run, and may have queued it.
+    async fn create_or_queue(&self, run: RunId, request: &NewRunRequest) -> Result<RunId, Problem> {
+        if self.surroundings.runs()?.open(&run).is_err() {
+            return self.create(run, request).await;
+        }
+        if self.store.queue_row(&run).await?.is_some() {
+            return Ok(run);
+        }
+        let existing = SubmittedRun::Existing(run);
+        self.submit(existing, request.place(), request.priority).await
     }
 
     async fn create(&self, run: RunId, request: &NewRunRequest) -> Result<RunId, Problem> {
@@ -277,15 +275,6 @@ impl Api {
         // The run is queued: that the index lags must not look like a failure.
         self.index.refresh_if_possible(&run).await;
         Ok(run)
-    }
-
-    /// Queues a run that a creation made before it was interrupted.
-    async fn queue_existing(&self, run: &RunId, request: &NewRunRequest) -> Result<RunId, Problem> {
-        if self.store.queue_row(run).await?.is_some() {
-            return Ok(run.clone());
-        }
-        let existing = SubmittedRun::Existing(run.clone());
-        self.submit(existing, request.place(), request.priority).await
     }
 
     async fn submit(&self, run: SubmittedRun, place: RunPlace, priority: i64) -> Result<RunId, Problem> {

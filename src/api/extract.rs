@@ -15,16 +15,27 @@ use crate::state::RunDir;
 use super::problem::Problem;
 use super::{Api, Caller};
 
-/// The run that the path names.
+/// The id of a run in the path.
+pub(super) struct NamedId(pub(super) RunId);
+
+impl FromRequestParts<Arc<Api>> for NamedId {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _api: &Arc<Api>) -> Result<Self, Problem> {
+        let name = path_parameter(parts, "run").await?;
+        let unknown = |_| Problem::new(StatusCode::NOT_FOUND, "there is no such run");
+        Ok(Self(RunId::parse(&name).map_err(unknown)?))
+    }
+}
+
+/// The run that the path names, in a directory of this host.
 pub(super) struct NamedRun(pub(super) RunDir);
 
 impl FromRequestParts<Arc<Api>> for NamedRun {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Problem> {
-        let name = path_parameter(parts, "run").await?;
-        let unknown = || Problem::new(StatusCode::NOT_FOUND, "there is no such run");
-        let id = RunId::parse(&name).map_err(|_| unknown())?;
+        let NamedId(id) = NamedId::from_request_parts(parts, api).await?;
         Ok(Self(api.surroundings.runs()?.open(&id)?))
     }
 }

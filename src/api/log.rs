@@ -2,16 +2,18 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
 
 use axum::Json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, LineStyle, styled_line};
-use crate::state::{RunDir, if_exists};
+use crate::state::if_exists;
 use crate::text::{cut_middle, visible};
 
-use super::extract::{NamedRun, Parameters};
+use super::elsewhere::NamedEvents;
+use super::extract::Parameters;
 use super::problem::Problem;
 use super::runs::blocking;
 
@@ -87,7 +89,7 @@ struct LogLine {
 }
 
 pub(super) async fn log(
-    NamedRun(run): NamedRun,
+    NamedEvents(log): NamedEvents,
     Parameters(page): Parameters<LogPage>,
 ) -> Result<Json<LogLines>, Problem> {
     let filter = LogFilter::new(&page)?;
@@ -96,8 +98,8 @@ pub(super) async fn log(
         |error: io::Error| Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     blocking(move || {
         let lines = match page.after {
-            Some(after) => lines_after(&run, after, limit, &filter),
-            None => lines_before(&run, page.before, limit, &filter),
+            Some(after) => lines_after(&log.path, after, limit, &filter),
+            None => lines_before(&log.path, page.before, limit, &filter),
         };
         Ok(Json(lines.map_err(unreadable)?))
     })
@@ -153,14 +155,14 @@ fn kind_of(event: &Event) -> Option<String> {
     Some(json.get("event")?.as_str()?.to_owned())
 }
 
-fn lines_after(run: &RunDir, after: u64, limit: usize, filter: &LogFilter) -> io::Result<LogLines> {
+fn lines_after(log: &Path, after: u64, limit: usize, filter: &LogFilter) -> io::Result<LogLines> {
     let mut found = LogLines {
         lines: Vec::new(),
         next: after,
         earlier: None,
         is_cut: false,
     };
-    let Some(mut file) = if_exists(File::open(run.events_file()))? else {
+    let Some(mut file) = if_exists(File::open(log))? else {
         return Ok(found);
     };
     file.seek(SeekFrom::Start(after))?;
@@ -183,14 +185,14 @@ fn lines_after(run: &RunDir, after: u64, limit: usize, filter: &LogFilter) -> io
 }
 
 /// The last lines before an id. Reads back in steps that grow, until there are enough of them.
-fn lines_before(run: &RunDir, before: Option<u64>, limit: usize, filter: &LogFilter) -> io::Result<LogLines> {
+fn lines_before(log: &Path, before: Option<u64>, limit: usize, filter: &LogFilter) -> io::Result<LogLines> {
     let mut found = LogLines {
         lines: Vec::new(),
         next: 0,
         earlier: None,
         is_cut: false,
     };
-    let Some(mut file) = if_exists(File::open(run.events_file()))? else {
+    let Some(mut file) = if_exists(File::open(log))? else {
         return Ok(found);
     };
     let length = file.metadata()?.len();

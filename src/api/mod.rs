@@ -6,10 +6,10 @@
 mod access;
 mod change;
 mod create;
+mod elsewhere;
 mod extract;
 mod guard;
 mod host;
-mod journals;
 mod lint;
 mod log;
 mod login;
@@ -17,13 +17,14 @@ mod metrics;
 mod openapi;
 mod operation;
 mod problem;
-mod run_index;
 mod run_list;
+mod run_news;
 mod runs;
 mod serve;
 mod socket;
 mod steer;
 mod tail;
+mod watched_log;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use axum::Router;
 
 use crate::assembly::{AssemblyError, RunControl, Surroundings};
 use crate::metrics::Metrics;
+use crate::service::RunIndex;
 use crate::store::Store;
 
 pub use access::{LOGIN_LINK, new_secret};
@@ -40,10 +42,9 @@ pub use openapi::openapi;
 pub use serve::{ApiListener, ListenAddress};
 
 use access::{Caller, LoginLimit};
-use create::CreationsAtWork;
-use journals::Journals;
-use run_index::RunIndex;
+use run_news::{RunNews, new_run_news, report_changes};
 use tail::Tails;
+use watched_log::MirroredLogs;
 
 /// Who may talk to the API, besides what tokens decide.
 #[derive(Clone, Debug, Default)]
@@ -78,9 +79,10 @@ pub struct Api {
     settings: ApiSettings,
     logins: LoginLimit,
     tails: Tails,
-    creations: CreationsAtWork,
-    journals: Arc<Journals>,
+    /// Events of runs on other hosts; `None` if no other host uses the store.
+    mirrored: Option<MirroredLogs>,
     index: Arc<RunIndex>,
+    news: RunNews,
     /// Whether there are pages besides the API.
     has_pages: bool,
     metrics: Metrics,
@@ -93,17 +95,17 @@ impl Api {
         store: Store,
         settings: ApiSettings,
     ) -> Result<Self, AssemblyError> {
-        let journals = Arc::<Journals>::default();
-        let index = RunIndex::new(surroundings.clone(), store.clone(), journals.clone())?;
+        let index = RunIndex::new(surroundings.clone(), store.clone())?;
+        let mirrored = store.is_shared().then(MirroredLogs::new).transpose()?;
         Ok(Self {
             surroundings,
             store,
             settings,
             logins: LoginLimit::default(),
             tails: Tails::default(),
-            creations: CreationsAtWork::default(),
-            journals,
+            mirrored,
             index: Arc::new(index),
+            news: new_run_news(),
             has_pages: false,
             metrics: Metrics::default(),
         })
@@ -113,6 +115,11 @@ impl Api {
     #[must_use]
     pub fn metrics(self, metrics: Metrics) -> Self {
         Self { metrics, ..self }
+    }
+
+    /// The index of runs that it answers from.
+    pub(crate) fn index(&self) -> Arc<RunIndex> {
+        self.index.clone()
     }
 
     /// Everything that it serves, behind its checks. Keeps the index of runs in step until it is dropped, so a runtime must
@@ -129,6 +136,7 @@ impl Api {
 
     fn checked(self, add: impl FnOnce(Router) -> Router) -> Router {
         let api = Arc::new(self);
+        tokio::spawn(report_changes(&api.index, api.store.clone(), api.news.clone()));
         tokio::spawn(RunIndex::follow(Arc::downgrade(&api.index)));
         let routed = operation::router(openapi::operations()).with_state(api.clone());
         // A router without routes, so that the checks run before any path is matched.

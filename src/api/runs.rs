@@ -14,7 +14,8 @@ use crate::assembly::run_view::no_iteration;
 use crate::assembly::{RunControl, RunStatus};
 use crate::state::{IterationRecord, JournalLine, RunDir, standing_records};
 
-use super::extract::{NamedIteration, NamedRun, Parameters};
+use super::elsewhere::NamedEvents;
+use super::extract::{NamedId, NamedIteration, NamedRun, Parameters};
 use super::problem::Problem;
 use super::tail::{is_event_id, read_events};
 use super::{Api, Caller};
@@ -47,7 +48,12 @@ pub(super) async fn blocking<T: Send + 'static>(
     })?
 }
 
-pub(super) async fn get(State(api): State<Arc<Api>>, NamedRun(run): NamedRun) -> ApiResult<RunStatus> {
+pub(super) async fn get(State(api): State<Arc<Api>>, NamedId(id): NamedId) -> ApiResult<RunStatus> {
+    let here = api.run_here(&id)?;
+    if let Some(row) = api.newer_elsewhere(&id, here.as_ref()).await? {
+        return Ok(Json(RunStatus::of_row(&row)));
+    }
+    let run = api.existing(&id, here)?;
     api.read_journal(run, |run, lines| Ok(RunStatus::with_journal(run, lines)?))
         .await
 }
@@ -59,7 +65,7 @@ impl Api {
         run: RunDir,
         read: impl FnOnce(&RunDir, &[JournalLine]) -> Result<T, Problem> + Send + 'static,
     ) -> ApiResult<T> {
-        let journals = self.journals.clone();
+        let journals = self.index.journals();
         blocking(move || Ok(Json(journals.read(&run, |lines| read(&run, lines))??))).await
     }
 }
@@ -254,7 +260,7 @@ struct NumberedEvent {
 }
 
 pub(super) async fn events(
-    NamedRun(run): NamedRun,
+    NamedEvents(log): NamedEvents,
     Parameters(page): Parameters<EventPage>,
 ) -> Result<Response, Problem> {
     let limit = page.limit.unwrap_or(MOST_EVENTS).clamp(1, MOST_EVENTS);
@@ -262,12 +268,12 @@ pub(super) async fn events(
         Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     };
     blocking(move || {
-        if !is_event_id(&run, page.after).map_err(unreadable)? {
+        if !is_event_id(&log, page.after).map_err(unreadable)? {
             return Err(Problem::bad_request(
                 "`after` is not the id of an event of this run",
             ));
         }
-        let (frames, next) = read_events(&run, page.after, limit).map_err(unreadable)?;
+        let (frames, next) = read_events(&log, page.after, limit).map_err(unreadable)?;
         let frames: Vec<&str> = frames.iter().map(|frame| frame.text.as_str()).collect();
         let body = format!("{{\"events\":[{}],\"next\":{next}}}", frames.join(","));
         Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())

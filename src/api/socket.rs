@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
+use futures_util::SinkExt;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc};
@@ -19,6 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use crate::id::RunId;
 
 use super::problem::Problem;
+use super::run_news::missed;
 use super::tail::{BATCH_BYTES, Tail, is_event_id};
 use super::{Api, Caller};
 
@@ -28,6 +30,10 @@ const CLIENT_BYTES: usize = 128 * 1024;
 /// How much is read from a client at once, in bytes. Each connection has a buffer of this size, which each read fills with
 /// zeros: by default 128 KB, which with 1,000 clients is most of the memory and of the processor time.
 const READ_BUFFER: usize = 4 * 1024;
+
+/// How many bytes of messages are collected before they are written to a client. The buffer stays as large as it once was, if
+/// no single message is longer.
+const WRITE_BUFFER: usize = 16 * 1024;
 
 /// How long a client may take for one message before the connection is closed. It resumes from its last event.
 const STALLED: Duration = Duration::from_secs(30);
@@ -60,6 +66,7 @@ pub(super) async fn connect(
     let upgrade = upgrade.map_err(|error| Problem::new(error.status(), error.body_text()))?;
     let upgrade = upgrade
         .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(WRITE_BUFFER)
         .max_message_size(LONGEST_MESSAGE)
         .max_frame_size(LONGEST_MESSAGE);
     Ok(upgrade.on_upgrade(|socket| Client::new(api, caller, socket).run()))
@@ -158,9 +165,7 @@ impl Client {
                 Some(batch) = self.batches.recv() => {
                     let mut current = self.subscriptions.values();
                     if current.any(|subscription| subscription.number == batch.subscription) {
-                        for message in batch.messages {
-                            self.send(Message::Text(message)).await?;
-                        }
+                        self.send_all(batch.messages).await?;
                     }
                 }
                 _ = admission.tick() => {
@@ -179,13 +184,16 @@ impl Client {
     }
 
     async fn send(&mut self, message: Message) -> Result<(), ConnectionEnd> {
-        match timeout(STALLED, self.socket.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(ConnectionEnd::Closed),
-            Err(_) => Err(ConnectionEnd::TooSlow),
-        }
+        in_time(self.socket.send(message)).await
     }
 
+    /// Sends messages with as few writes as they fit into, in place of one for each event.
+    async fn send_all(&mut self, messages: Vec<Utf8Bytes>) -> Result<(), ConnectionEnd> {
+        for message in messages {
+            in_time(self.socket.feed(Message::Text(message))).await?;
+        }
+        in_time(self.socket.flush()).await
+    }
     async fn obey(&mut self, text: &str) -> Result<(), ConnectionEnd> {
         let reply = match serde_json::from_str::<ClientMessage>(text) {
             Ok(ClientMessage {
@@ -219,7 +227,8 @@ impl Client {
             )));
         }
         if topic == RUNS {
-            let (news, outlet) = (self.api.index.subscribe().await?, self.outlet());
+            let (news, outlet) = (self.api.news.subscribe(), self.outlet());
+            self.api.index.look_for_new().await?;
             self.start(topic, send_news(news, outlet));
             return Ok(json!({"subscribed": RUNS}));
         }
@@ -227,11 +236,11 @@ impl Client {
             Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         };
         let id = RunId::parse(&topic).map_err(|error| Problem::bad_request(error.to_string()))?;
-        let run = self.api.surroundings.runs()?.open(&id)?;
-        if !is_event_id(&run, after.unwrap_or(0)).map_err(unreadable)? {
+        let log = self.api.event_log(&id).await?;
+        if !is_event_id(&log, after.unwrap_or(0)).map_err(unreadable)? {
             return Err(Problem::bad_request(format!("run `{id}` has no such event id")));
         }
-        let tail = self.api.tails.open(run).map_err(unreadable)?;
+        let tail = self.api.tails.open(log).map_err(unreadable)?;
         let after = after.unwrap_or_else(|| tail.end());
         let outlet = self.outlet();
         self.start(topic, send_events(tail, after, outlet));
@@ -260,6 +269,15 @@ impl Client {
             task: tokio::spawn(sends).abort_handle(),
         };
         self.subscriptions.insert(topic, subscription);
+    }
+}
+
+/// Fails if the client does not take it in time.
+async fn in_time(sent: impl Future<Output = Result<(), axum::Error>>) -> Result<(), ConnectionEnd> {
+    match timeout(STALLED, sent).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(ConnectionEnd::Closed),
+        Err(_) => Err(ConnectionEnd::TooSlow),
     }
 }
 
@@ -309,9 +327,7 @@ async fn send_news(mut news: broadcast::Receiver<Utf8Bytes>, outlet: Outlet) -> 
     loop {
         let message = match news.recv().await {
             Ok(message) => message,
-            Err(broadcast::error::RecvError::Lagged(_)) => {
-                Utf8Bytes::from_static("{\"topic\":\"runs\",\"missed\":true}")
-            }
+            Err(broadcast::error::RecvError::Lagged(_)) => missed(),
             Err(broadcast::error::RecvError::Closed) => return None,
         };
         let room = outlet.room(message.len()).await?;

@@ -12,6 +12,7 @@ use crate::assembly::{InterventionStatus, RunControl};
 use crate::state::{DiagnosisParts, Intervention, InterventionRequest, RunDir, Sign};
 use crate::store::QueueState;
 
+use super::elsewhere::AskedRun;
 use super::extract::{JsonBody, NamedRun};
 use super::problem::Problem;
 use super::{Api, Caller};
@@ -23,12 +24,20 @@ fn accepted(request: &InterventionRequest) -> (StatusCode, Json<InterventionStat
 }
 
 impl Api {
-    /// The operations on this run that change what it does. Where other hosts reach this service, a run without isolation is
-    /// refused: its task is commands on this host.
-    pub(super) fn changing_control(&self, caller: &Caller, run: &RunDir) -> Result<RunControl, Problem> {
+    /// The operations on this run that change what it does, if no other host works on it. Where other hosts reach this service,
+    /// a run without isolation is refused: its task is commands on this host.
+    pub(super) async fn changing_control(
+        &self,
+        caller: &Caller,
+        run: &RunDir,
+    ) -> Result<RunControl, Problem> {
+        self.check_here(run).await?;
         let control = self.control(caller);
         if self.refuses_unisolated(caller) && control.is_unisolated(run)? {
-            return Err(unisolated(&format!("run `{}` works", run.facts().id)));
+            return Err(unisolated(&format!(
+                "run `{}` works on this host",
+                run.facts().id
+            )));
         }
         Ok(control)
     }
@@ -40,19 +49,29 @@ impl Api {
         is_reached && !settings.dangerously_allow_local
     }
 
-    fn ask(&self, caller: &Caller, run: &RunDir, intervention: Intervention) -> Accepted<InterventionStatus> {
-        let control = if intervention.is_order() {
-            self.control(caller)
-        } else {
-            self.changing_control(caller, run)?
+    async fn ask(
+        &self,
+        caller: &Caller,
+        run: &AskedRun,
+        intervention: Intervention,
+    ) -> Accepted<InterventionStatus> {
+        let request = match run {
+            AskedRun::Elsewhere(row) => self.ask_elsewhere(caller, row, intervention).await?,
+            AskedRun::Here(run) if intervention.is_order() => {
+                self.control(caller).intervene(run, intervention)?
+            }
+            AskedRun::Here(run) => {
+                let control = self.changing_control(caller, run).await?;
+                control.intervene(run, intervention)?
+            }
         };
-        Ok(accepted(&control.intervene(run, intervention)?))
+        Ok(accepted(&request))
     }
 }
 
 pub(super) fn unisolated(what: &str) -> Problem {
     Problem::forbidden(format!(
-        "{what} on this host without isolation, and other hosts can reach this service"
+        "{what} without isolation, and other hosts can reach this service"
     ))
     .with_hint("use it on 127.0.0.1 without a proxy, or set api.dangerously_allow_local = true")
 }
@@ -60,43 +79,45 @@ pub(super) fn unisolated(what: &str) -> Problem {
 pub(super) async fn pause(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    NamedRun(run): NamedRun,
+    run: AskedRun,
 ) -> Accepted<InterventionStatus> {
-    api.ask(&caller, &run, Intervention::Pause)
+    api.ask(&caller, &run, Intervention::Pause).await
 }
 
 pub(super) async fn rotate(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    NamedRun(run): NamedRun,
+    run: AskedRun,
 ) -> Accepted<InterventionStatus> {
-    api.ask(&caller, &run, Intervention::Rotate)
+    api.ask(&caller, &run, Intervention::Rotate).await
 }
 
 pub(super) async fn stop(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    NamedRun(run): NamedRun,
+    run: AskedRun,
 ) -> Accepted<InterventionStatus> {
-    let id = &run.facts().id;
-    let reason = format!("{} took it out of the queue", caller.name);
-    if run.holder()?.is_none() && api.store.cancel_queued(id, &reason).await? {
-        api.index.announce_if_possible(id).await;
-        let by = &caller.name;
-        let request = InterventionRequest::new(Intervention::Stop, by, api.surroundings.now());
-        let mut status = InterventionStatus::pending(&request);
-        status.state = "done";
-        return Ok((StatusCode::ACCEPTED, Json(status)));
+    if let AskedRun::Here(dir) = &run {
+        let id = &dir.facts().id;
+        let reason = format!("{} took it out of the queue", caller.name);
+        if dir.holder()?.is_none() && api.store.cancel_queued(id, &reason).await? {
+            api.index.report(id);
+            let by = &caller.name;
+            let request = InterventionRequest::new(Intervention::Stop, by, api.surroundings.now());
+            let mut status = InterventionStatus::pending(&request);
+            status.state = "done";
+            return Ok((StatusCode::ACCEPTED, Json(status)));
+        }
     }
-    api.ask(&caller, &run, Intervention::Stop)
+    api.ask(&caller, &run, Intervention::Stop).await
 }
 
 pub(super) async fn doctor(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    NamedRun(run): NamedRun,
+    run: AskedRun,
 ) -> Accepted<InterventionStatus> {
-    api.ask(&caller, &run, Intervention::Doctor)
+    api.ask(&caller, &run, Intervention::Doctor).await
 }
 
 /// A note for the next prompt.
@@ -110,19 +131,20 @@ pub(super) struct NoteText {
 pub(super) async fn note(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    NamedRun(run): NamedRun,
+    run: AskedRun,
     JsonBody(note): JsonBody<NoteText>,
 ) -> Accepted<InterventionStatus> {
     api.ask(&caller, &run, Intervention::Note { text: note.text })
+        .await
 }
 
 pub(super) async fn sign(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    NamedRun(run): NamedRun,
+    run: AskedRun,
     JsonBody(sign): JsonBody<Sign>,
 ) -> Accepted<InterventionStatus> {
-    api.ask(&caller, &run, Intervention::Sign(sign))
+    api.ask(&caller, &run, Intervention::Sign(sign)).await
 }
 
 /// A model profile.
@@ -139,12 +161,15 @@ pub(super) struct ProfileChoice {
 pub(super) async fn profile(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    NamedRun(run): NamedRun,
+    run: AskedRun,
     JsonBody(choice): JsonBody<ProfileChoice>,
 ) -> Accepted<InterventionStatus> {
-    let control = api.changing_control(&caller, &run)?;
-    let request = control.choose_profile(&run, &choice.name, choice.once).await?;
-    Ok(accepted(&request))
+    let ProfileChoice { name, once } = choice;
+    let AskedRun::Here(dir) = &run else {
+        return api.ask(&caller, &run, Intervention::Profile { name, once }).await;
+    };
+    let control = api.changing_control(&caller, dir).await?;
+    Ok(accepted(&control.choose_profile(dir, &name, once).await?))
 }
 
 /// Hosts to reach.
@@ -158,11 +183,11 @@ pub(super) struct AllowedHosts {
 pub(super) async fn hosts(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    NamedRun(run): NamedRun,
+    run: AskedRun,
     JsonBody(allowed): JsonBody<AllowedHosts>,
 ) -> Accepted<InterventionStatus> {
     let hosts = allowed.hosts;
-    api.ask(&caller, &run, Intervention::AllowHosts { hosts })
+    api.ask(&caller, &run, Intervention::AllowHosts { hosts }).await
 }
 
 /// Where a run goes back to.
@@ -180,7 +205,7 @@ pub(super) async fn retry(
     NamedRun(run): NamedRun,
     JsonBody(retry): JsonBody<RetryFrom>,
 ) -> Accepted<InterventionStatus> {
-    let control = api.changing_control(&caller, &run)?;
+    let control = api.changing_control(&caller, &run).await?;
     Ok(accepted(&control.retry(&run, retry.from)?))
 }
 
@@ -198,7 +223,7 @@ pub(super) async fn edit(
     NamedRun(run): NamedRun,
     JsonBody(task): JsonBody<TaskText>,
 ) -> Accepted<InterventionStatus> {
-    let control = api.changing_control(&caller, &run)?;
+    let control = api.changing_control(&caller, &run).await?;
     Ok(accepted(&control.edit(&run, &task.text).await?))
 }
 
@@ -236,7 +261,7 @@ pub(super) async fn diagnosis(
     NamedRun(run): NamedRun,
     JsonBody(choice): JsonBody<DiagnosisChoice>,
 ) -> Accepted<AppliedDiagnosis> {
-    let control = api.changing_control(&caller, &run)?;
+    let control = api.changing_control(&caller, &run).await?;
     let parts = DiagnosisParts {
         signs: choice.signs,
         spec: choice.spec,

@@ -14,8 +14,9 @@ use axum::extract::ws::Utf8Bytes;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use crate::id::RunId;
-use crate::state::{RunDir, if_exists, whole_length};
+use crate::state::{if_exists, whole_length};
+
+use super::watched_log::WatchedLog;
 
 /// How often the log of a run that someone watches is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
@@ -35,8 +36,8 @@ pub(super) struct EventFrame {
 
 /// Reads events after an id: whole lines, about [`BATCH_BYTES`] of them, at most `limit`. Returns them and the id to go on
 /// with, which is that of the last line, also if that line is not JSON and was left out.
-pub(super) fn read_events(run: &RunDir, after: u64, limit: usize) -> io::Result<(Vec<EventFrame>, u64)> {
-    let Some(mut file) = if_exists(File::open(run.events_file()))? else {
+pub(super) fn read_events(log: &WatchedLog, after: u64, limit: usize) -> io::Result<(Vec<EventFrame>, u64)> {
+    let Some(mut file) = if_exists(File::open(&log.path))? else {
         return Ok((Vec::new(), after));
     };
     file.seek(SeekFrom::Start(after))?;
@@ -50,7 +51,7 @@ pub(super) fn read_events(run: &RunDir, after: u64, limit: usize) -> io::Result<
         }
         id += length as u64;
         if let Ok(event) = serde_json::from_slice::<&RawValue>(&line) {
-            let text = format!("{{\"run\":\"{}\",\"id\":{id},\"event\":{event}}}", run.facts().id);
+            let text = format!("{{\"run\":\"{}\",\"id\":{id},\"event\":{event}}}", log.run);
             let text = text.into();
             frames.push(EventFrame { id, text });
         }
@@ -59,11 +60,11 @@ pub(super) fn read_events(run: &RunDir, after: u64, limit: usize) -> io::Result<
 }
 
 /// Whether an id is one of the run: 0, or the end of a line of its log.
-pub(super) fn is_event_id(run: &RunDir, id: u64) -> io::Result<bool> {
+pub(super) fn is_event_id(log: &WatchedLog, id: u64) -> io::Result<bool> {
     let Some(before) = id.checked_sub(1) else {
         return Ok(true);
     };
-    let Some(mut file) = if_exists(File::open(run.events_file()))? else {
+    let Some(mut file) = if_exists(File::open(&log.path))? else {
         return Ok(false);
     };
     if id > file.metadata()?.len() {
@@ -76,18 +77,17 @@ pub(super) fn is_event_id(run: &RunDir, id: u64) -> io::Result<bool> {
 
 /// The logs that are watched, each once for all clients.
 #[derive(Default)]
-pub(super) struct Tails(Mutex<HashMap<RunId, Weak<Tail>>>);
+pub(super) struct Tails(Mutex<HashMap<PathBuf, Weak<Tail>>>);
 
 impl Tails {
-    /// The tail of a run, which is followed until the last client drops it.
-    pub(super) fn open(&self, run: RunDir) -> io::Result<Arc<Tail>> {
+    /// The tail of a log, which is followed until the last client drops it.
+    pub(super) fn open(&self, log: WatchedLog) -> io::Result<Arc<Tail>> {
         let mut tails = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = run.facts().id.clone();
-        if let Some(tail) = tails.get(&id).and_then(Weak::upgrade) {
+        if let Some(tail) = tails.get(&log.path).and_then(Weak::upgrade) {
             return Ok(tail);
         }
         tails.retain(|_, tail| tail.strong_count() > 0);
-        let end = log_end(&run.events_file())?;
+        let end = log_end(&log.path)?;
         let tail = Arc::new(Tail {
             recent: Mutex::new(RecentEvents {
                 after: end,
@@ -95,9 +95,9 @@ impl Tails {
                 bytes: 0,
             }),
             end: watch::Sender::new(end),
-            run,
+            log,
         });
-        tails.insert(id, Arc::downgrade(&tail));
+        tails.insert(tail.log.path.clone(), Arc::downgrade(&tail));
         tokio::spawn(follow(Arc::downgrade(&tail)));
         Ok(tail)
     }
@@ -114,7 +114,7 @@ fn log_end(path: &PathBuf) -> io::Result<u64> {
 
 /// The newest events of a run. Each is read and put into its frame once.
 pub(super) struct Tail {
-    run: RunDir,
+    log: WatchedLog,
     recent: Mutex<RecentEvents>,
     end: watch::Sender<u64>,
 }
@@ -145,7 +145,7 @@ impl Tail {
             return Ok(recent);
         }
         let tail = self.clone();
-        let read = tokio::task::spawn_blocking(move || read_events(&tail.run, after, usize::MAX));
+        let read = tokio::task::spawn_blocking(move || read_events(&tail.log, after, usize::MAX));
         read.await.map_err(io::Error::other)?
     }
 
@@ -169,12 +169,12 @@ impl Tail {
 
     /// Reads what was added to the log. A stat and a short read of a local file, so it may run on a thread of the runtime.
     fn advance(&self) -> io::Result<()> {
-        let length = match if_exists(std::fs::metadata(self.run.events_file()))? {
+        let length = match if_exists(std::fs::metadata(&self.log.path))? {
             Some(file) => file.len(),
             None => 0,
         };
         while length > self.end() {
-            let (frames, end) = read_events(&self.run, self.end(), usize::MAX)?;
+            let (frames, end) = read_events(&self.log, self.end(), usize::MAX)?;
             if end == self.end() {
                 break;
             }
@@ -209,8 +209,11 @@ async fn follow(tail: Weak<Tail>) {
         let Some(tail) = tail.upgrade() else {
             return;
         };
+        if let Err(error) = tail.log.update().await {
+            tracing::warn!(run = %tail.log.run, %error, "cannot copy the mirrored events of the run");
+        }
         if let Err(error) = tail.advance() {
-            tracing::warn!(run = %tail.run.facts().id, %error, "cannot read the event log of the run");
+            tracing::warn!(run = %tail.log.run, %error, "cannot read the event log of the run");
         }
     }
 }

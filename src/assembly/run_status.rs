@@ -20,7 +20,7 @@ pub struct RunStatus {
     pub state: String,
     /// Why it ended.
     pub reason: Option<String>,
-    /// The process that works on it.
+    /// The process that works on it; `null` if another host works on it.
     pub pid: Option<u32>,
     /// The title of its task.
     pub task: String,
@@ -30,7 +30,7 @@ pub struct RunStatus {
     pub branch: String,
     /// Recorded iterations.
     pub iterations: u32,
-    /// The checkboxes of its task.
+    /// The checkboxes of its task; empty if another host works on it.
     pub checkboxes: Vec<CheckboxStatus>,
     /// The loop score of the newest iteration, from 0 to 1.
     pub loop_score: Option<f64>,
@@ -46,7 +46,7 @@ pub struct RunStatus {
     pub created: String,
     /// A URL or a file.
     pub pull_request: Option<String>,
-    /// What people asked for: what was handled first, then what waits.
+    /// What people asked for: what was handled first, then what waits. Empty if another host works on it.
     pub interventions: Vec<InterventionStatus>,
 }
 
@@ -102,6 +102,30 @@ impl RunStatus {
     /// Reads the state of a run, without its lock.
     pub fn new(run: &RunDir) -> Result<Self, AssemblyError> {
         Self::with_journal(run, &run.journal()?)
+    }
+
+    /// The state of a run whose files another host has, as far as the index has it.
+    #[cfg(feature = "serve")]
+    pub(crate) fn of_row(row: &crate::store::IndexedRun) -> Self {
+        Self {
+            run: row.id.to_string(),
+            state: row.state.clone(),
+            reason: row.reason.clone(),
+            pid: None,
+            task: row.title.clone(),
+            repository: row.repository.clone(),
+            branch: row.branch.clone(),
+            iterations: row.iterations,
+            checkboxes: Vec::new(),
+            loop_score: None,
+            tokens: row.tokens,
+            cost_usd: row.cost.dollars(),
+            unpriced_calls: row.unpriced_calls,
+            worked_seconds: row.worked.as_secs(),
+            created: row.created.to_string(),
+            pull_request: row.pull_request.clone(),
+            interventions: Vec::new(),
+        }
     }
 
     /// The state of a run whose journal was read already.

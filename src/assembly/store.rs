@@ -1,8 +1,6 @@
 //! The store of this process: where it is, and its index of runs.
 
-use std::collections::BTreeSet;
-#[cfg(feature = "serve")]
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use crate::config::Config;
@@ -53,7 +51,6 @@ pub(crate) fn indexed_run_with(
 
 /// Of the runs that the index has for this host, those that are gone: without a directory, and without a state ref from which
 /// they could go on.
-#[cfg(feature = "serve")]
 pub(crate) async fn gone_runs(
     surroundings: &Surroundings,
     store: &Store,

@@ -11,7 +11,7 @@ use crate::dashboard;
 use crate::exec::{Command, Discard};
 use crate::metrics::Metrics;
 use crate::service::{
-    IndexKeeper, NewBuilder, PollSettings, Poller, RunSlots, WorkOrder, Worker, WorkerEnd, WorkerOptions,
+    NewBuilder, PollSettings, Poller, RunIndex, RunSlots, WorkOrder, Worker, WorkerEnd, WorkerOptions,
     keep_going, remove_ended_runs,
 };
 use crate::store::{ApiScope, ApiSecretKind, Label, Store};
@@ -74,8 +74,8 @@ pub(super) async fn serve(context: &Context, args: ServeArgs, front: ServiceFron
     })?;
     let settings = access(context, &config, &store, &listener, front).await?;
     let metrics = Metrics::default();
-    let parts = ServiceParts::prepare(context, &config, &store, args, &metrics).await?;
-    let api = Api::new(context.surroundings().clone(), store.clone(), settings)?.metrics(metrics);
+    let api = Api::new(context.surroundings().clone(), store.clone(), settings)?.metrics(metrics.clone());
+    let parts = ServiceParts::prepare(context, &config, &store, args, metrics, api.index()).await?;
     let (order, orders) = watch::channel(WorkOrder::GoOn);
     let login = login_link(&store, &listener, front).await?;
     context.ui.say(format_args!("Serving the API on {listener}."));
@@ -136,7 +136,7 @@ struct ServiceParts {
     config: Config,
     store: Store,
     metrics: Metrics,
-    index: IndexKeeper,
+    index: Arc<RunIndex>,
     /// `None` if it does not work on queued runs.
     worker: Option<WorkerOptions>,
     /// `None` if it does not work on issues.
@@ -150,7 +150,8 @@ impl ServiceParts {
         config: &Config,
         store: &Store,
         args: ServeArgs,
-        metrics: &Metrics,
+        metrics: Metrics,
+        index: Arc<RunIndex>,
     ) -> Result<Self, CliError> {
         let settings = &config.settings.service;
         if settings.poll && settings.workers == 0 {
@@ -194,8 +195,8 @@ impl ServiceParts {
             context: context.clone(),
             config: config.clone(),
             store: store.clone(),
-            metrics: metrics.clone(),
-            index: IndexKeeper::new(context.surroundings().clone(), store.clone()),
+            metrics,
+            index,
             worker,
             poller,
         })
@@ -208,7 +209,8 @@ impl ServiceParts {
             let Some(options) = &self.worker else { return };
             let start = |orders| {
                 let (context, store) = (self.context.assembly.clone(), self.store.clone());
-                Worker::new(context, store, options.clone(), self.new_builder()).work(orders)
+                let index = self.index.clone();
+                Worker::new(context, store, index, options.clone(), self.new_builder()).work(orders)
             };
             keep_going(reporter.clone(), "the worker", orders.clone(), start).await;
         };
@@ -224,20 +226,16 @@ impl ServiceParts {
         };
         let keep = self.config.settings.service.keep_ended;
         let upkeep = remove_ended_runs(reporter.clone(), self.store.clone(), keep, orders.clone());
-        tokio::select! {
-            _ = async { tokio::join!(queue, issues, upkeep) } => {}
-            never = self.index.keep() => match never {},
+        tokio::join!(queue, issues, upkeep);
+        if let Err(error) = self.index.look().await {
+            reporter.warn(&format!("the index of runs is not up to date: {error}"));
         }
-        self.index.update().await;
     }
 
-    /// Makes the builder of each run. Its events are counted, and its row of the index follows them.
+    /// Makes the builder of each run. Its events are counted.
     fn new_builder(&self) -> NewBuilder {
-        let (context, metrics, index) = (self.context.clone(), self.metrics.clone(), self.index.clone());
-        Box::new(move || {
-            let builder = context.builder(Vec::new())?;
-            Ok(builder.sink(metrics.clone()).sink(index.clone()))
-        })
+        let (context, metrics) = (self.context.clone(), self.metrics.clone());
+        Box::new(move || Ok(context.builder(Vec::new())?.sink(metrics.clone())))
     }
 }
 

@@ -1,10 +1,12 @@
 //! `ralph worker`
 
+use std::sync::Arc;
+
 use tokio::sync::watch;
 
 use crate::assembly::readiness::usable_providers;
 use crate::config::Config;
-use crate::service::{IndexKeeper, RunSlots, WorkOrder, Worker, WorkerEnd, WorkerOptions};
+use crate::service::{RunIndex, RunSlots, WorkOrder, Worker, WorkerEnd, WorkerOptions};
 use crate::store::{Label, SpendingLimits};
 
 use super::signals::Signals;
@@ -52,24 +54,22 @@ pub(super) async fn worker(context: &Context, args: WorkerArgs) -> CliResult {
         (false, false) => WorkerEnd::Never,
     };
     let options = options(&config, end, labels, RunSlots::new(args.max));
-    let index = IndexKeeper::new(context.surroundings().clone(), store.clone());
-    let (shared, indexed, json) = (context.clone(), index.clone(), args.json);
+    let index = Arc::new(RunIndex::new(context.surroundings().clone(), store.clone())?);
+    let (shared, json) = (context.clone(), args.json);
     let builder = Box::new(move || {
-        let builder = shared.builder(Vec::new())?.sink(indexed.clone());
+        let builder = shared.builder(Vec::new())?;
         Ok(if json {
             builder.sink(EventFormat::Json.sink(shared.ui))
         } else {
             builder
         })
     });
-    let worker = Worker::new(context.assembly.clone(), store.clone(), options, builder);
+    let worker = Worker::new(context.assembly.clone(), store.clone(), index, options, builder);
     let (order, orders) = watch::channel(WorkOrder::GoOn);
     let claimed = tokio::select! {
         claimed = worker.work(orders) => claimed?,
         error = forward(context, signals, &order) => return Err(error),
-        never = index.keep() => match never {},
     };
-    index.update().await;
     store.close().await;
     if claimed == 0 {
         context.ui.say("There was no run for this worker.");

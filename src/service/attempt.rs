@@ -15,15 +15,19 @@ use crate::store::{LeaseState, QueueClaim, QueueRelease, Store, StoreError};
 use crate::usage::Usd;
 
 use super::exchange::Exchange;
-use super::host_health::{HostHealth, StartBlame};
+use super::host_health::HostHealth;
 use super::issue_work::{WorkOrder, asked_for};
 use super::lease_keeper::LeaseKeeper;
+use super::run_index::RunIndex;
 
 /// The wait after the first failure; each further one doubles it.
 const FIRST_BACKOFF: Duration = Duration::from_secs(15);
 
 /// The longest wait is this many times the first one.
 const MOST_BACKOFF: u32 = 64;
+
+/// So many failed starts of a run cost it no attempt: its hosts may be to blame.
+const UNCOUNTED_STARTS: u32 = 3;
 
 /// How long a result is sent again that the queue did not accept, and how often.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,6 +37,7 @@ const SETTLE_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Attempt {
     pub(super) context: AssemblyContext,
     pub(super) store: Store,
+    pub(super) index: Arc<RunIndex>,
     pub(super) claim: QueueClaim,
     /// When the claim was sent: the lease counts from here.
     pub(super) sent: Instant,
@@ -48,7 +53,7 @@ pub(super) enum AttemptEnd {
     Recorded(RunOutcomeKind, String),
     /// It failed. The run can go on.
     Failed(AssemblyError),
-    /// It failed before an iteration began, and this host is to blame. It claims nothing for this long.
+    /// It failed before an iteration began, and this host may be to blame. It claims nothing for this long.
     HostFailed(AssemblyError, Duration),
     /// Another process has the run's directory on this host: a worker that is suspended, or `ralph resume`.
     Busy(AssemblyError),
@@ -93,6 +98,9 @@ impl Attempt {
                 AttemptEnd::Failed(AssemblyError::from(error))
             }
         };
+        if !matches!(end, AttemptEnd::Lost) {
+            self.index.refresh_if_possible(&self.claim.run).await;
+        }
         (self.claim, end)
     }
 
@@ -101,9 +109,9 @@ impl Attempt {
         if error.kind() == AssemblyErrorKind::Conflict {
             return AttemptEnd::Busy(error);
         }
-        match self.health.failed_start(&self.claim.run) {
-            StartBlame::Run => AttemptEnd::Failed(error),
-            StartBlame::Host(pause) => AttemptEnd::HostFailed(error, pause),
+        match self.health.failed_start() {
+            None => AttemptEnd::Failed(error),
+            Some(pause) => AttemptEnd::HostFailed(error, pause),
         }
     }
 
@@ -136,6 +144,7 @@ impl Attempt {
                 ended.map_or_else(AttemptEnd::Failed, |()| AttemptEnd::Shutdown)
             }
             never = exchange.run(), if self.store.is_shared() => match never {},
+            never = self.index.follow_run(&self.claim.run) => match never {},
         };
         // A run that ended has stopped its sandbox itself.
         if !matches!(end, AttemptEnd::Ended(_))
@@ -226,9 +235,24 @@ impl Attempt {
             // What it used is known from the renewals.
             AttemptEnd::Recorded(kind, reason) => store.finish(claim, *kind, reason, Usd::ZERO).await,
             AttemptEnd::Failed(error) => self.write_failure(error).await,
-            // Another run is tried first when the pause is over: if that one begins, the host works again.
-            AttemptEnd::HostFailed(error, pause) => self.give_back(*pause * 2, error).await,
-            AttemptEnd::Busy(error) => self.give_back(self.lease, error).await,
+            AttemptEnd::HostFailed(error, _) if claim.failed_starts >= UNCOUNTED_STARTS => {
+                self.write_failure(error).await
+            }
+            AttemptEnd::HostFailed(error, pause) => {
+                let release = QueueRelease::NotStarted {
+                    // Another run is tried first when the pause is over: if that one begins, the host works again.
+                    retry_after: 2 * backoff(claim.failed_starts + 1).max(*pause),
+                    reason: reason_of(error),
+                };
+                store.release(claim, &release).await
+            }
+            AttemptEnd::Busy(error) => {
+                let release = QueueRelease::Busy {
+                    retry_after: self.lease,
+                    reason: reason_of(error),
+                };
+                store.release(claim, &release).await
+            }
         }
     }
 
@@ -252,19 +276,6 @@ impl Attempt {
             reason,
         };
         store.release(claim, &release).await
-    }
-
-    /// Gives the run back without counting the attempt.
-    async fn give_back(
-        &self,
-        retry_after: Duration,
-        error: &AssemblyError,
-    ) -> Result<LeaseState, StoreError> {
-        let release = QueueRelease::NotStarted {
-            retry_after,
-            reason: reason_of(error),
-        };
-        self.store.release(&self.claim, &release).await
     }
 }
 

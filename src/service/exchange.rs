@@ -19,7 +19,9 @@ use crate::store::{EventFile, LeaseState, QueueClaim, Store, StoreError};
 /// How often requests are looked for and events mirrored.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Events are mirrored together until they have so many bytes. One event alone may have more.
+/// Events are mirrored together until they are so many, or have so many bytes. One event alone may have more. Renewals and
+/// claims of the run wait for the transaction.
+const BATCH_EVENTS: usize = 100;
 const BATCH_BYTES: u64 = 1 << 20;
 
 /// The exchange of one claimed run.
@@ -132,7 +134,7 @@ fn read_lines(path: &Path, from: u64) -> std::io::Result<Option<EventLines>> {
         bytes: 0,
     };
     let mut line = Vec::new();
-    while lines.bytes < BATCH_BYTES {
+    while lines.events.len() < BATCH_EVENTS && lines.bytes < BATCH_BYTES {
         line.clear();
         let read = reader.read_until(b'\n', &mut line)?;
         // The last line may not be whole yet.
@@ -161,5 +163,18 @@ mod tests {
             read.extend(lines.events);
         }
         assert_eq!(read, ["short", &long, "short"]);
+    }
+
+    #[test]
+    fn many_lines_are_read_in_batches() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        std::fs::write(&path, "{}\n".repeat(250)).unwrap();
+        let (mut from, mut batches) = (0, Vec::new());
+        while let Some(lines) = read_lines(&path, from).unwrap() {
+            from += lines.bytes;
+            batches.push(lines.events.len());
+        }
+        assert_eq!(batches, [100, 100, 50]);
     }
 }

@@ -7,13 +7,15 @@ mod attempt;
 mod exchange;
 #[cfg(feature = "store")]
 mod host_health;
-#[cfg(feature = "store")]
-mod index_keeper;
 mod issue_work;
+#[cfg(feature = "store")]
+mod journals;
 #[cfg(feature = "store")]
 mod lease_keeper;
 mod poller;
 mod reconcile;
+#[cfg(feature = "store")]
+mod run_index;
 mod slots;
 #[cfg(feature = "store")]
 mod submit;
@@ -23,10 +25,10 @@ mod upkeep;
 #[cfg(feature = "store")]
 mod worker;
 
-#[cfg(feature = "store")]
-pub(crate) use index_keeper::IndexKeeper;
 pub(crate) use issue_work::{WorkOrder, work_on_issue};
 pub(crate) use poller::{NewBuilder, PollSettings, Poller};
+#[cfg(feature = "store")]
+pub(crate) use run_index::RunIndex;
 pub(crate) use slots::RunSlots;
 #[cfg(feature = "store")]
 pub(crate) use submit::{SubmitRequest, SubmittedRun, submit};

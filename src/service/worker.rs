@@ -19,6 +19,7 @@ use super::attempt::{Attempt, AttemptEnd, reason_of};
 use super::host_health::HostHealth;
 use super::issue_work::{WorkOrder, asked_for};
 use super::poller::NewBuilder;
+use super::run_index::RunIndex;
 use super::slots::{RunSlot, RunSlots};
 
 /// When a worker ends by itself.
@@ -50,6 +51,7 @@ pub(crate) struct WorkerOptions {
 pub(crate) struct Worker {
     context: AssemblyContext,
     store: Store,
+    index: Arc<RunIndex>,
     end: WorkerEnd,
     slots: RunSlots,
     request: ClaimRequest,
@@ -84,10 +86,11 @@ enum Looked {
 }
 
 impl Worker {
-    /// A worker for this queue. `builder` makes the builder of each run.
+    /// A worker for this queue. `builder` makes the builder of each run, and `index` gets their rows.
     pub(crate) fn new(
         context: AssemblyContext,
         store: Store,
+        index: Arc<RunIndex>,
         options: WorkerOptions,
         builder: NewBuilder,
     ) -> Self {
@@ -100,6 +103,7 @@ impl Worker {
             },
             context,
             store,
+            index,
             end: options.end,
             slots: options.slots,
             builder,
@@ -211,6 +215,7 @@ impl Worker {
         let attempt = Attempt {
             context: self.context.clone(),
             store: self.store.clone(),
+            index: self.index.clone(),
             claim,
             sent,
             lease: self.request.lease,
@@ -275,7 +280,7 @@ impl Worker {
                     WorkerEnd::Once | WorkerEnd::Drain => "claiming nothing more".to_owned(),
                 };
                 reporter.warn(&format!(
-                    "run {run}: back in the queue, it could not start on this host: {reason}; {next}"
+                    "run {run}: it could not start on this host: {reason}; {next}"
                 ));
                 self.paused_until = Some(Instant::now() + pause);
                 self.host_error = Some(error);

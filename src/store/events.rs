@@ -26,10 +26,6 @@ pub struct EventFile {
 /// Until the transaction ends no other worker can claim the run.
 const HOLD: &str = "SELECT epoch FROM queue WHERE run = $1 AND epoch = $2 AND state = 'running' {for_share}";
 
-const ADD: &str = "
-    INSERT INTO events (run, epoch, number, event) VALUES ($1, $2, $3, $4)
-    ON CONFLICT (run, epoch, number) DO NOTHING";
-
 const MARK_FILE: &str = "
     INSERT INTO event_files (run, file, mirrored) VALUES ($1, $2, $3)
     ON CONFLICT (run, file) DO UPDATE SET mirrored = excluded.mirrored";
@@ -42,7 +38,8 @@ const LIST: &str = "
 
 impl Store {
     /// Adds events of a claimed run, each as JSON, and marks how much of their file the store has now. The first event has
-    /// this number. Adding one twice is harmless. A worker that lost the run adds nothing.
+    /// this number. Adding one twice is harmless. A worker that lost the run adds nothing. Meanwhile the lease cannot be
+    /// renewed, so there should not be more than some hundred.
     pub async fn add_events(
         &self,
         claim: &QueueClaim,
@@ -50,16 +47,19 @@ impl Store {
         events: &[String],
         file: &EventFile,
     ) -> Result<LeaseState, StoreError> {
-        let sql = self.sql(HOLD);
+        let (sql, add) = (self.sql(HOLD), add_statement(events.len()));
         let (run, epoch) = (claim.run.as_str(), signed(claim.epoch));
         let done = in_transaction!(self, tx => {
             let held: Option<i64> =
                 sqlx::query_scalar(&sql).bind(run).bind(epoch).fetch_optional(&mut *tx).await?;
-            if held.is_some() {
+            if held.is_some() && !events.is_empty() {
+                let mut query = sqlx::query(&add).bind(run).bind(epoch);
                 for (number, event) in (first..).zip(events) {
-                    let query = sqlx::query(ADD).bind(run).bind(epoch).bind(signed(number));
-                    query.bind(storable(event)).execute(&mut *tx).await?;
+                    query = query.bind(signed(number)).bind(storable(event));
                 }
+                query.execute(&mut *tx).await?;
+            }
+            if held.is_some() {
                 let query = sqlx::query(MARK_FILE).bind(run).bind(&file.name);
                 query.bind(signed(file.mirrored)).execute(&mut *tx).await?;
             }
@@ -104,4 +104,15 @@ impl Store {
         })
         .collect()
     }
+}
+
+/// Inserts so many events with one statement.
+fn add_statement(events: usize) -> String {
+    let rows: Vec<String> = (0..events)
+        .map(|row| format!("($1, $2, ${}, ${})", 2 * row + 3, 2 * row + 4))
+        .collect();
+    let rows = rows.join(", ");
+    format!(
+        "INSERT INTO events (run, epoch, number, event) VALUES {rows} ON CONFLICT (run, epoch, number) DO NOTHING"
+    )
 }

@@ -22,7 +22,14 @@ pub enum LeaseState {
 pub enum QueueRelease {
     /// The worker shuts down. This attempt does not count.
     Shutdown,
-    /// The host could not start the run. This attempt does not count.
+    /// Another process of the host has the run. This attempt does not count.
+    Busy {
+        /// How long to wait first.
+        retry_after: Duration,
+        /// Which process, for people.
+        reason: String,
+    },
+    /// The run could not start, and its host may be to blame. Counts as a failed start and not as an attempt.
     NotStarted {
         /// How long to wait first.
         retry_after: Duration,
@@ -47,7 +54,8 @@ const FINISH: &str = "
     WHERE run = $1 AND epoch = $2 AND state <> 'queued'";
 
 const RELEASE: &str = "
-    UPDATE queue SET state = 'queued', owner = NULL, due_at = {now} + $3, attempts = attempts - $4, reason = $5
+    UPDATE queue SET state = 'queued', owner = NULL, due_at = {now} + $3, attempts = attempts - $4,
+      failed_starts = failed_starts + $5, reason = $6
     WHERE run = $1 AND epoch = $2 AND state = 'running'";
 
 /// What the run used on earlier days stays theirs.
@@ -118,10 +126,16 @@ impl Store {
         claim: &QueueClaim,
         release: &QueueRelease,
     ) -> Result<LeaseState, StoreError> {
-        let (wait, uncounted, reason) = match release {
-            QueueRelease::Shutdown => (Duration::ZERO, 1_i64, None),
-            QueueRelease::NotStarted { retry_after, reason } => (*retry_after, 1, Some(storable(reason))),
-            QueueRelease::Failed { retry_after, reason } => (*retry_after, 0, Some(storable(reason))),
+        let (uncounted, failed_starts) = match release {
+            QueueRelease::Shutdown | QueueRelease::Busy { .. } => (1_i64, 0_i64),
+            QueueRelease::NotStarted { .. } => (1, 1),
+            QueueRelease::Failed { .. } => (0, 0),
+        };
+        let (wait, reason) = match release {
+            QueueRelease::Shutdown => (Duration::ZERO, None),
+            QueueRelease::Busy { retry_after, reason }
+            | QueueRelease::NotStarted { retry_after, reason }
+            | QueueRelease::Failed { retry_after, reason } => (*retry_after, Some(storable(reason))),
         };
         let sql = self.sql(RELEASE);
         let rows = on_pool!(self, pool => {
@@ -130,6 +144,7 @@ impl Store {
                 .bind(signed(claim.epoch))
                 .bind(milliseconds(wait))
                 .bind(uncounted)
+                .bind(failed_starts)
                 .bind(reason.as_deref());
             query.execute(pool).await.map(|done| done.rows_affected())
         });
@@ -143,7 +158,7 @@ impl Store {
     }
 }
 
-fn lease_state(rows: u64) -> LeaseState {
+pub(super) fn lease_state(rows: u64) -> LeaseState {
     if rows > 0 {
         LeaseState::Held
     } else {

@@ -27,7 +27,7 @@ mod wake;
 mod workers;
 
 pub use address::StoreAddress;
-pub use api_creations::ApiCreation;
+pub use api_creations::{ApiCreation, CreationAttempt};
 pub use api_secrets::{ApiScope, ApiSecret, ApiSecretKind};
 use dialect::Dialect;
 pub use error::StoreError;

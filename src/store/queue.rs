@@ -105,6 +105,8 @@ pub struct QueueClaim {
     pub attempt: u32,
     /// What [`Submission::max_attempts`] was.
     pub max_attempts: u32,
+    /// How often it could not start before, on any host, without that being counted as an attempt.
+    pub failed_starts: u32,
     /// The project whose budget it counts against.
     pub project: String,
     /// What [`Submission::request`] was.
@@ -130,6 +132,8 @@ pub struct QueueRow {
     pub outcome: Option<String>,
     /// Why it ended, or why the last attempt did.
     pub reason: Option<String>,
+    /// What [`Submission::request`] was.
+    pub request: String,
 }
 
 const SUBMIT: &str = "
@@ -160,11 +164,11 @@ const CLAIM: &str = "
           SELECT COALESCE(SUM(s.nanos), 0) FROM spending AS s WHERE s.day = {today} AND s.project = q.project))
       ORDER BY q.priority DESC, q.queued_at, q.run
       LIMIT 1 {skip_locked})
-    RETURNING run, state, epoch, attempts, max_attempts, project, request";
+    RETURNING run, state, epoch, attempts, max_attempts, failed_starts, project, request";
 
 const REQUEUE: &str = "
-    UPDATE queue SET state = 'queued', queued_at = {now}, due_at = 0, attempts = 0, owner = NULL, outcome = NULL,
-      reason = NULL, ended_at = NULL
+    UPDATE queue SET state = 'queued', queued_at = {now}, due_at = 0, attempts = 0, failed_starts = 0, owner = NULL,
+      outcome = NULL, reason = NULL, ended_at = NULL
     WHERE run = $1 AND state IN ('finished', 'needs_person')";
 
 /// What was asked of a run that ended is not asked of the one that begins.
@@ -174,10 +178,10 @@ const SPENT_TODAY: &str = "
     SELECT project, CAST(SUM(nanos) AS BIGINT) FROM spending WHERE day = {today} GROUP BY project ORDER BY project";
 
 const ROWS: &str = "
-    SELECT run, state, priority, attempts, epoch, owner, outcome, reason FROM queue ORDER BY priority DESC, queued_at, run";
+    SELECT run, state, priority, attempts, epoch, owner, outcome, reason, request FROM queue ORDER BY priority DESC, queued_at, run";
 
 const ROW: &str =
-    "SELECT run, state, priority, attempts, epoch, owner, outcome, reason FROM queue WHERE run = $1";
+    "SELECT run, state, priority, attempts, epoch, owner, outcome, reason, request FROM queue WHERE run = $1";
 
 impl Store {
     /// Queues a run and wakes a worker. Returns whether it was added: a run that is in the queue already stays as it is, so
@@ -204,7 +208,7 @@ impl Store {
 
     /// Claims the first run that this worker may drive. `None` if no run fits, or a limit is reached.
     pub async fn claim(&self, request: &ClaimRequest) -> Result<Option<QueueClaim>, StoreError> {
-        type Claimed = (String, String, i64, i64, i64, String, String);
+        type Claimed = (String, String, i64, i64, i64, i64, String, String);
         let sql = self.sql(CLAIM);
         let offers = to_json(&request.offers);
         let [per_day, per_project] =
@@ -220,7 +224,8 @@ impl Store {
                 query.fetch_optional(pool).await
             })
             .map_err(StoreError::statement("claim a run"))?;
-            let Some((run, state, epoch, attempt, max_attempts, project, request)) = claimed else {
+            let Some((run, state, epoch, attempt, max_attempts, failed_starts, project, request)) = claimed
+            else {
                 return Ok(None);
             };
             // Otherwise it went to a person.
@@ -230,6 +235,7 @@ impl Store {
                     epoch: unsigned(epoch)?,
                     attempt: unsigned(attempt)?,
                     max_attempts: unsigned(max_attempts)?,
+                    failed_starts: unsigned(failed_starts)?,
                     project,
                     request,
                 }));
@@ -289,6 +295,7 @@ struct StoredRow {
     owner: Option<String>,
     outcome: Option<String>,
     reason: Option<String>,
+    request: String,
 }
 
 impl<'r, R: Row> FromRow<'r, R> for StoredRow
@@ -307,6 +314,7 @@ where
             owner: row.try_get("owner")?,
             outcome: row.try_get("outcome")?,
             reason: row.try_get("reason")?,
+            request: row.try_get("request")?,
         })
     }
 }
@@ -324,6 +332,7 @@ impl TryFrom<StoredRow> for QueueRow {
             owner: row.owner,
             outcome: row.outcome,
             reason: row.reason,
+            request: row.request,
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -77,6 +78,47 @@ fn the_list_is_filtered_by_state_project_queue_and_text() {
     service
         .ask("GET", "/api/runs?queue=x", None)
         .expect_problem(400, "`queue`");
+}
+
+/// So many copies of a run, each with an id of its own.
+fn add_copies(run: &Path, count: usize) {
+    let facts: Value = serde_json::from_str(&fs::read_to_string(run.join("run.json")).unwrap()).unwrap();
+    let journal = fs::read(run.join("journal.jsonl")).unwrap();
+    for number in 0..count {
+        let mut facts = facts.clone();
+        let id = format!("copy{number:05}");
+        let dir = run.with_file_name(&id);
+        facts["id"] = json!(id);
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("journal.jsonl"), &journal).unwrap();
+        fs::write(dir.join("run.json"), facts.to_string()).unwrap();
+    }
+}
+
+#[test]
+fn a_list_does_not_wait_for_the_first_look_at_thousands_of_runs() {
+    let place = done();
+    add_copies(&place.run_dir(), 4000);
+    let service = Service::start(place);
+    let started = Instant::now();
+    service.get("/api/runs");
+    let first = started.elapsed();
+    // A run that is created meanwhile is there at once, although the look is not through.
+    let task = TASK.replace("# Say hello", "# Greet");
+    let body = json!({"task": task, "script": script([whole_task()]).to_string()});
+    let created = service.post("/api/runs", &body).expect(201)["run"].clone();
+    assert_eq!(
+        ids(&service.get("/api/runs?text=greet")),
+        [created.as_str().unwrap()]
+    );
+    println!(
+        "the first list took {first:?}, and a new run {:?} in all",
+        started.elapsed()
+    );
+    assert!(first < Duration::from_secs(10), "{first:?}");
+    let counted = || service.get("/api/runs?text=copy03999")["runs"][0]["run"].clone();
+    eventually("all are looked at", || counted() == "copy03999");
+    println!("the first look took {:?}", started.elapsed());
 }
 
 /// Adds recorded iterations to the journal of a run, by the example of its first one.

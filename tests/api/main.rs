@@ -13,6 +13,7 @@ mod attacks;
 mod changing;
 mod creating;
 mod document;
+mod elsewhere;
 mod fuzz;
 mod hosts;
 mod listing;

@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use ralph::Secret;
-use ralph::digest::Digest;
-use ralph::store::{ApiCreation, ApiScope, ApiSecretKind, Store};
+use ralph::store::{ApiScope, ApiSecretKind, Store};
 
-use crate::database::{Database, run};
+use crate::database::Database;
 use crate::on_both;
 
 on_both!(
     a_token_is_found_by_its_value_until_it_is_revoked,
     an_expired_secret_is_not_found,
     of_many_logins_with_one_link_one_succeeds,
-    a_creation_with_a_key_is_done_once,
+    a_logout_ends_all_sessions_of_a_name,
 );
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -76,35 +75,15 @@ async fn of_many_logins_with_one_link_one_succeeds(database: Database) {
     assert_eq!(won, 1);
 }
 
-async fn a_creation_with_a_key_is_done_once(database: Database) {
+async fn a_logout_ends_all_sessions_of_a_name(database: Database) {
     let store = database.open().await;
-    let (one, other) = (Digest::sha256(b"one"), Digest::sha256(b"other"));
-    assert_eq!(
-        store.begin_creation("a", "k", &one, &run(1)).await.unwrap(),
-        ApiCreation::New
-    );
-    // The run that was planned first is the one to finish.
-    assert_eq!(
-        store.begin_creation("a", "k", &one, &run(2)).await.unwrap(),
-        ApiCreation::Pending(run(1))
-    );
-    store.abandon_creation("a", "k").await.unwrap();
-    assert_eq!(
-        store.begin_creation("a", "k", &one, &run(1)).await.unwrap(),
-        ApiCreation::New
-    );
-    store.finish_creation("a", "k", &run(1)).await.unwrap();
-    store.abandon_creation("a", "k").await.unwrap();
-    assert_eq!(
-        store.begin_creation("a", "k", &one, &run(1)).await.unwrap(),
-        ApiCreation::Done(run(1))
-    );
-    assert_eq!(
-        store.begin_creation("a", "k", &other, &run(1)).await.unwrap(),
-        ApiCreation::Other
-    );
-    assert_eq!(
-        store.begin_creation("b", "k", &other, &run(1)).await.unwrap(),
-        ApiCreation::New
-    );
+    for (value, name) in [("one", "a"), ("two", "a"), ("three", "b")] {
+        assert!(add(&store, value, ApiSecretKind::Session, name, DAY).await);
+    }
+    assert!(add(&store, "four", ApiSecretKind::Token, "a", DAY).await);
+    store.end_sessions("a").await.unwrap();
+    assert!(!is_known(&store, "one", ApiSecretKind::Session).await);
+    assert!(!is_known(&store, "two", ApiSecretKind::Session).await);
+    assert!(is_known(&store, "three", ApiSecretKind::Session).await);
+    assert!(is_known(&store, "four", ApiSecretKind::Token).await);
 }

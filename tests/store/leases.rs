@@ -17,6 +17,7 @@ on_both!(
     a_worker_that_shuts_down_costs_no_attempt,
     a_failed_attempt_counts_and_waits,
     a_run_that_did_not_start_waits_and_costs_no_attempt,
+    failed_starts_are_counted_until_a_person_queues_the_run_again,
 );
 
 fn failed(seconds: u64) -> QueueRelease {
@@ -168,4 +169,33 @@ async fn a_run_that_did_not_start_waits_and_costs_no_attempt(database: Database)
     assert_eq!(claim(&store, "b").await, None);
     database.jump(21).await;
     assert_eq!(claim(&store, "b").await.unwrap().attempt, 1);
+}
+
+async fn failed_starts_are_counted_until_a_person_queues_the_run_again(database: Database) {
+    let store = database.open().await;
+    store.submit(&submission(1)).await.unwrap();
+    let (retry_after, reason) = (Duration::ZERO, String::new());
+    let busy = QueueRelease::Busy {
+        retry_after,
+        reason: reason.clone(),
+    };
+    let not_started = QueueRelease::NotStarted { retry_after, reason };
+    for (release, before) in [
+        (&not_started, 0),
+        (&busy, 1),
+        (&not_started, 1),
+        (&not_started, 2),
+    ] {
+        // Another worker each time, as with `--once`.
+        let claimed = claim(&store, &before.to_string()).await.unwrap();
+        assert_eq!((claimed.attempt, claimed.failed_starts), (1, before));
+        let released = store.release(&claimed, release).await;
+        assert_eq!(released.unwrap(), LeaseState::Held);
+    }
+    let last = claim(&store, "a").await.unwrap();
+    assert_eq!(last.failed_starts, 3);
+    let paused = store.finish(&last, RunOutcomeKind::Paused, "", Usd::ZERO).await;
+    assert_eq!(paused.unwrap(), LeaseState::Held);
+    assert!(store.requeue(&run(1)).await.unwrap());
+    assert_eq!(claim(&store, "a").await.unwrap().failed_starts, 0);
 }

@@ -83,6 +83,8 @@ async fn the_cost_of_a_run_is_counted_once_and_on_its_day(database: Database) {
         None,
         "60 cents are used"
     );
+    let spent = store.spent_today().await.unwrap();
+    assert_eq!(spent, [("site".to_owned(), Usd::from_cents(60))]);
     next_day(&database).await;
     renew(&store, &first, 70).await;
     assert_eq!(

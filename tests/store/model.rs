@@ -62,6 +62,7 @@ enum Action {
 #[derive(Clone, Copy, Debug)]
 enum Why {
     Shutdown,
+    Busy,
     NotStarted,
     Failed,
 }
@@ -78,7 +79,7 @@ fn action() -> impl Strategy<Value = Action> {
         8 => (0..WORKERS).prop_map(|worker| Action::Claim { worker }),
         3 => any_claim.clone().prop_map(|claim| Action::Renew { claim }),
         3 => (any_claim.clone(), any::<bool>()).prop_map(|(claim, paused)| Action::Finish { claim, paused }),
-        2 => (any_claim, prop_oneof![Just(Why::Shutdown), Just(Why::NotStarted), Just(Why::Failed)])
+        2 => (any_claim, prop_oneof![Just(Why::Shutdown), Just(Why::Busy), Just(Why::NotStarted), Just(Why::Failed)])
             .prop_map(|(claim, why)| Action::Release { claim, why }),
         1 => (0..WORKERS).prop_map(|worker| Action::Kill { worker }),
         4 => (-2..8_i64).prop_map(|tens| Action::Jump { seconds: tens * 10 }),
@@ -101,6 +102,7 @@ struct Row {
     due_at: i64,
     attempts: u32,
     max_attempts: u32,
+    failed_starts: u32,
     epoch: u64,
     owner: Option<usize>,
     ended_at: i64,
@@ -141,8 +143,8 @@ impl Model {
         is_new
     }
 
-    /// The run that the worker gets, with its epoch and attempt.
-    fn claim(&mut self, worker: usize) -> Option<(usize, u64, u32)> {
+    /// The run that the worker gets, with its epoch, attempt and failed starts.
+    fn claim(&mut self, worker: usize) -> Option<(usize, u64, u32, u32)> {
         let (now, floor) = (self.now, self.floor);
         loop {
             let active = |row: &&mut Row| matches!(row.state, QueueState::Queued | QueueState::Running);
@@ -153,7 +155,7 @@ impl Model {
             if row.attempts < row.max_attempts {
                 row.attempts += 1;
                 (row.state, row.owner, row.due_at) = (QueueState::Running, Some(worker), now + LEASE_SECONDS);
-                return Some((row.number, row.epoch, row.attempts));
+                return Some((row.number, row.epoch, row.attempts, row.failed_starts));
             }
             (row.state, row.owner, row.ended_at) = (QueueState::NeedsPerson, None, now);
         }
@@ -233,6 +235,7 @@ impl Pair<'_> {
             due_at: i64::MIN,
             attempts: 0,
             max_attempts,
+            failed_starts: 0,
             epoch: 0,
             owner: None,
             ended_at: 0,
@@ -265,11 +268,11 @@ impl Pair<'_> {
         let claim = self.store.claim(&request).await.unwrap();
         let got = claim
             .as_ref()
-            .map(|claim| (claim.run.clone(), claim.epoch, claim.attempt));
+            .map(|claim| (claim.run.clone(), claim.epoch, claim.attempt, claim.failed_starts));
         let expected = self.model.claim(worker);
         assert_eq!(
             got,
-            expected.map(|(number, epoch, attempt)| (run(number), epoch, attempt))
+            expected.map(|(number, epoch, attempt, starts)| (run(number), epoch, attempt, starts))
         );
         if let (Some(claim), Some((number, ..))) = (claim, expected) {
             self.model.claims.push(Claimed {
@@ -326,6 +329,7 @@ impl Pair<'_> {
         let (retry_after, reason) = (Duration::from_secs(DELAY.unsigned_abs()), String::new());
         let (release, counts, delay) = match why {
             Why::Shutdown => (QueueRelease::Shutdown, false, 0),
+            Why::Busy => (QueueRelease::Busy { retry_after, reason }, false, DELAY),
             Why::NotStarted => (QueueRelease::NotStarted { retry_after, reason }, false, DELAY),
             Why::Failed => (QueueRelease::Failed { retry_after, reason }, true, DELAY),
         };
@@ -333,6 +337,7 @@ impl Pair<'_> {
         let held = self.model.held(number, claim.epoch);
         let held = held.filter(|row| row.state == QueueState::Running).map(|row| {
             row.attempts -= u32::from(!counts);
+            row.failed_starts += u32::from(matches!(why, Why::NotStarted));
             (row.state, row.owner, row.due_at) = (QueueState::Queued, None, due_at);
         });
         assert_eq!(
@@ -346,7 +351,7 @@ impl Pair<'_> {
         let row = self.model.row(number);
         let row = row.filter(|row| matches!(row.state, QueueState::Finished | QueueState::NeedsPerson));
         let found = row.map(|row| {
-            (row.state, row.owner, row.attempts) = (QueueState::Queued, None, 0);
+            (row.state, row.owner, row.attempts, row.failed_starts) = (QueueState::Queued, None, 0, 0);
             (row.queued_at, row.due_at) = (queued_at, i64::MIN);
         });
         assert_eq!(self.store.requeue(&run(number)).await.unwrap(), found.is_some());

@@ -15,7 +15,7 @@ on_both!(
     a_rebuild_replaces_the_runs_of_one_host_and_leaves_the_queue,
 );
 
-fn indexed(number: usize, host: &str) -> IndexedRun {
+pub fn indexed(number: usize, host: &str) -> IndexedRun {
     IndexedRun {
         id: run(number),
         host: host.into(),

@@ -14,6 +14,7 @@ on_both!(
     what_was_asked_before_the_end_is_not_asked_again,
     a_worker_that_lost_the_run_mirrors_no_event,
     a_file_of_events_is_mirrored_from_where_it_was_left,
+    a_batch_of_events_is_added_once_and_in_order,
 );
 
 /// A run that a worker lost to another one, with both claims.
@@ -110,4 +111,22 @@ async fn a_file_of_events_is_mirrored_from_where_it_was_left(database: Database)
     database.jump(60).await;
     assert_eq!(store.remove_ended(std::time::Duration::ZERO).await.unwrap(), 1);
     assert_eq!(store.mirrored_events(&run(1), &name).await.unwrap(), 0);
+}
+
+async fn a_batch_of_events_is_added_once_and_in_order(database: Database) {
+    let (store, [_, owner]) = lost_run(&database).await;
+    let texts: Vec<String> = (1..=150).map(|number| format!("{{\"n\":{number}}}")).collect();
+    // The answer to the first try was lost, and the second one has more.
+    for end in [100, 150] {
+        let added = store
+            .add_events(&owner, 1, &texts[..end], &file(end as u64))
+            .await;
+        assert_eq!(added.unwrap(), LeaseState::Held);
+    }
+    let added = store.add_events(&owner, 151, &[], &file(200)).await;
+    assert_eq!(added.unwrap(), LeaseState::Held);
+    let start = EventPosition::default();
+    let stored = store.events(&run(1), start, 1000).await.unwrap();
+    let stored: Vec<String> = stored.into_iter().map(|(_, event)| event).collect();
+    assert_eq!(stored, texts);
 }

@@ -208,6 +208,32 @@ async fn a_note_that_a_killed_worker_had_reaches_the_run_on_the_next_host() {
     assert_eq!(notes.matches("blue, please").count(), 1, "{notes}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_removes_a_run_from_the_index_whose_directory_is_gone() {
+    let desk = Desk::sqlite();
+    let run = desk.submit(&slow(&desk), &[]);
+    let worker = Live::start(&mut desk.worker("user", &[]));
+    wait_for_action(&desk, "user", &run);
+    let store = desk.store().await;
+    let states = async || {
+        let runs = store.runs().await.unwrap().into_iter();
+        runs.map(|run| run.state).collect::<Vec<_>>()
+    };
+    while states().await != ["running"] {
+        tokio::time::sleep(LEASE / 30).await;
+    }
+    let dir = desk.home("user").join("runs").join(&run);
+    std::fs::rename(dir, desk.place.path().join("gone")).unwrap();
+    let removed = Instant::now();
+    while !states().await.is_empty() {
+        assert!(removed.elapsed() < 10 * LEASE, "{:?}", states().await);
+        tokio::time::sleep(LEASE / 30).await;
+    }
+    worker.signal("KILL");
+    worker.wait();
+    store.close().await;
+}
+
 /// Two workers of one host share its data directory, where the first one still has the lock on the run.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_worker_costs_no_attempt_on_its_host() {
@@ -287,6 +313,33 @@ async fn a_host_that_cannot_start_runs_sends_none_to_a_person() {
     for run in &runs {
         assert_eq!(desk.row(run).await.outcome.as_deref(), Some("done"));
     }
+}
+
+/// Each worker is a new process, so none remembers what the others saw.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_no_worker_can_start_goes_to_a_person_in_the_end() {
+    let desk = need!(Desk::postgres().await);
+    let run = desk.submit_short(&["--label", &host_label()]);
+    for host in ["first", "second"] {
+        std::fs::create_dir_all(desk.home(host).join("evidence-key.pem")).unwrap();
+    }
+    let mut starts = 0;
+    while desk.row(&run).await.state == QueueState::Queued {
+        let host = ["first", "second"][starts % 2];
+        desk.work(host, &["--once"])
+            .expect(2, &["it could not start on this host", "evidence-key.pem"]);
+        desk.execute("UPDATE queue SET due_at = 0").await;
+        starts += 1;
+        assert!(starts < 10, "{:?}", desk.row(&run).await);
+    }
+    let row = desk.row(&run).await;
+    assert_eq!((row.state, row.attempts), (QueueState::NeedsPerson, 1), "{row:?}");
+    let reason = row.reason.unwrap();
+    assert!(
+        reason.starts_with("attempt 1 of 3: ") && reason.contains("evidence-key.pem"),
+        "{reason}"
+    );
+    assert_eq!(starts, 4, "three that cost no attempt, and one that does");
 }
 
 /// The configuration that the second one needs is broken; the first one has read it.

@@ -17,7 +17,7 @@ const KEPT_BYTES: u64 = 32 * 1024 * 1024;
 
 /// The journals that are kept, the newest last.
 #[derive(Default)]
-pub(super) struct Journals(Mutex<VecDeque<(RunId, Arc<Mutex<ParsedJournal>>)>>);
+pub(crate) struct Journals(Mutex<VecDeque<(RunId, Arc<Mutex<ParsedJournal>>)>>);
 
 /// The lines of a journal up to an offset.
 #[derive(Default)]
@@ -30,7 +30,7 @@ struct ParsedJournal {
 
 impl Journals {
     /// Calls `read` with the journal of a run as it is now.
-    pub(super) fn read<T>(
+    pub(crate) fn read<T>(
         &self,
         run: &RunDir,
         read: impl FnOnce(&[JournalLine]) -> T,
