@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, LineStyle, styled_line};
-use crate::state::{RunDir, if_exists};
+use crate::state::{RunDir, if_exists, whole_length};
 use crate::text::{cut_middle, visible};
 
 use super::extract::{NamedRun, Parameters};
@@ -34,7 +34,7 @@ const LONGEST_LINE: usize = 4000;
 /// The longest text to search for, in bytes.
 const LONGEST_SEARCH: usize = 200;
 
-/// Which lines. With `after` the first lines after it, else the last ones before `before`.
+/// Which lines. With `after` the first lines after it, with `at` those around it, else the last ones before `before`.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct LogPage {
     /// The id of an event: lines after it, oldest first. 0 is the beginning.
@@ -43,6 +43,9 @@ pub(super) struct LogPage {
     /// The id of an event: lines up to the one before it. By default the end of the log.
     #[serde(default)]
     before: Option<u64>,
+    /// The id of an event: the lines around it, and its own.
+    #[serde(default)]
+    at: Option<u64>,
     /// How many at most.
     #[serde(default)]
     #[schemars(range(min = 1, max = 5000))]
@@ -62,9 +65,9 @@ pub(super) struct LogLines {
     lines: Vec<LogLine>,
     /// `after` of the lines that follow.
     next: u64,
-    /// `before` of the lines before these; `null` if there are none, or if `after` was given.
+    /// `before` of the lines before these; `null` if there are none.
     earlier: Option<u64>,
-    /// Whether there are more lines after these already.
+    /// Whether the log already goes on after these lines.
     is_cut: bool,
 }
 
@@ -95,9 +98,10 @@ pub(super) async fn log(
     let unreadable =
         |error: io::Error| Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     blocking(move || {
-        let lines = match page.after {
-            Some(after) => lines_after(&run, after, limit, &filter),
-            None => lines_before(&run, page.before, limit, &filter),
+        let lines = match (page.after, page.at) {
+            (Some(after), _) => lines_after(&run, after, limit, &filter),
+            (None, Some(at)) => lines_around(&run, at, limit, &filter),
+            (None, None) => lines_before(&run, page.before, limit, &filter),
         };
         Ok(Json(lines.map_err(unreadable)?))
     })
@@ -179,6 +183,17 @@ fn lines_after(run: &RunDir, after: u64, limit: usize, filter: &LogFilter) -> io
         }
     }
     found.is_cut = found.lines.len() == limit || text >= MOST_TEXT;
+    let first = found.lines.first().filter(|_| after > 0);
+    found.earlier = first.map(|line| line.id);
+    Ok(found)
+}
+
+/// The lines around an event: up to half of them end with its own line, the others follow it.
+fn lines_around(run: &RunDir, at: u64, limit: usize, filter: &LogFilter) -> io::Result<LogLines> {
+    let upto = lines_before(run, Some(at.saturating_add(1)), limit.div_ceil(2), filter)?;
+    let mut found = lines_after(run, upto.next, limit.saturating_sub(upto.lines.len()), filter)?;
+    found.lines.splice(0..0, upto.lines);
+    found.earlier = upto.earlier;
     Ok(found)
 }
 
@@ -235,6 +250,7 @@ fn lines_before(run: &RunDir, before: Option<u64>, limit: usize, filter: &LogFil
     found.lines.drain(..extra);
     let first = found.lines.first().filter(|_| extra > 0 || start > 0);
     found.earlier = first.map(|line| line.id);
+    found.is_cut = before.is_some() && found.next < whole_length(&mut file, length)?;
     Ok(found)
 }
 

@@ -5,7 +5,6 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::assembly::RunStatus;
 use crate::store::ApiScope;
 
 use super::operation::Operation;
@@ -96,7 +95,7 @@ fn run_operations() -> Vec<Operation> {
             .body::<create::NewRunRequest>()
             .returns::<create::QueuedRunId>(),
         Operation::new(GET, "/api/runs/{run}", "getRun", "The state of a run", runs::get)
-            .returns::<RunStatus>(),
+            .returns::<runs::RunDetails>(),
         Operation::new(DELETE, "/api/runs/{run}", "removeRun", delete, steer::remove)
             .scope(Some(ApiScope::Admin))
             .status(StatusCode::NO_CONTENT),

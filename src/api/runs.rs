@@ -47,9 +47,28 @@ pub(super) async fn blocking<T: Send + 'static>(
     })?
 }
 
-pub(super) async fn get(State(api): State<Arc<Api>>, NamedRun(run): NamedRun) -> ApiResult<RunStatus> {
-    api.read_journal(run, |run, lines| Ok(RunStatus::with_journal(run, lines)?))
-        .await
+/// The state of a run, and where it is in the queue.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RunDetails {
+    #[serde(flatten)]
+    status: RunStatus,
+    /// Where it is in the queue: `queued`, `running`, `finished` or `needs_person`; `null` if it is not there.
+    queue: Option<String>,
+    /// The worker that has claimed it.
+    worker: Option<String>,
+}
+
+pub(super) async fn get(State(api): State<Arc<Api>>, NamedRun(run): NamedRun) -> ApiResult<RunDetails> {
+    let queued = api.store.queue_row(&run.facts().id).await?;
+    let (queue, worker) = queued.map_or((None, None), |row| (Some(row.state.to_string()), row.owner));
+    api.read_journal(run, |run, lines| {
+        Ok(RunDetails {
+            status: RunStatus::with_journal(run, lines)?,
+            queue,
+            worker,
+        })
+    })
+    .await
 }
 
 impl Api {

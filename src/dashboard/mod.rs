@@ -63,7 +63,7 @@ async fn show(client: &ApiClient, parts: &[&str], query: &str) -> Result<Respons
         ["runs", run] => run_pages::overview(client, run).await,
         ["runs", run, "log"] => run_pages::log(client, run, query).await,
         ["runs", run, "log", "lines"] => run_pages::log_lines(client, run, query).await,
-        ["runs", run, "log", "text"] => run_pages::log_text(client, run, query).await,
+        ["runs", run, "log", "text"] => run_pages::log_text(client.clone(), run, query).await,
         ["runs", run, "task"] => run_pages::task(client, run).await,
         ["runs", run, "notes"] => run_pages::notes(client, run).await,
         ["runs", run, "iterations"] => run_pages::iterations(client, run, query).await,

@@ -1,6 +1,11 @@
 //! The pages of one run.
 
+use std::io;
+
+use axum::body::Body;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,6 +18,9 @@ use super::template::encoded;
 /// How many iterations the API gives at once.
 const PAGE: usize = 200;
 
+/// The state of a run in the queue that no worker has taken.
+const QUEUED: &str = "queued";
+
 /// How many characters of a run's id a title shows.
 const SHORT_ID: usize = 8;
 
@@ -24,10 +32,13 @@ async fn run_page(
     tab: &str,
 ) -> Result<Page, PageError> {
     let status = client.get(&format!("/api/runs/{run}")).await?;
+    // Until a worker takes it, a run in the queue has no other state that says something.
+    let shown = if status["queue"] == QUEUED { "queue" } else { "state" };
+    let state = status[shown].clone();
     let id: String = run.chars().take(SHORT_ID).collect();
-    let title = format!("{}: {} ({id})", status["state"].as_str().unwrap_or_default(), tab);
+    let title = format!("{}: {} ({id})", state.as_str().unwrap_or_default(), tab);
     let page = client.page(template, &title).await?;
-    Ok(page.with("run", status).with("tab", tab))
+    Ok(page.with("run", status).with("state", state).with("tab", tab))
 }
 
 /// All iterations of a run.
@@ -97,23 +108,42 @@ pub(super) async fn log_lines(client: &ApiClient, run: &str, query: &str) -> Res
     Ok((headers, page).into_response())
 }
 
-/// All lines that a person looks for, as a text to keep.
-pub(super) async fn log_text(client: &ApiClient, run: &str, query: &str) -> Result<Response, PageError> {
-    let (mut text, mut after) = (String::new(), json!(0));
-    loop {
-        let log = client
-            .get(&format!("/api/runs/{run}/log?after={after}&limit=5000&{query}"))
-            .await?;
-        for line in log["lines"].as_array().into_iter().flatten() {
-            let (at, line) = (line["at"].as_str(), line["text"].as_str());
-            text.extend([at.unwrap_or_default(), " ", line.unwrap_or_default(), "\n"]);
+/// How many lines of the log are asked for at once.
+const LINES: usize = 5000;
+
+/// All lines that a person looks for, as a text to keep. It is made as it is sent, a few thousand lines at a time.
+pub(super) async fn log_text(client: ApiClient, run: &str, query: &str) -> Result<Response, PageError> {
+    let path = format!("/api/runs/{run}/log?limit={LINES}&{query}");
+    // The first answer says whether there is a log at all.
+    let first = client.get(&format!("{path}&after=0")).await?;
+    let pages = stream::try_unfold(Some(first), move |page| {
+        let (client, path) = (client.clone(), path.clone());
+        async move {
+            let Some(page) = page else {
+                return Ok::<_, io::Error>(None);
+            };
+            let next = if page["is_cut"] == true {
+                let next = client.get(&format!("{path}&after={}", page["next"])).await;
+                // The connection ends without its last chunk, so the browser knows that something is missing.
+                Some(next.map_err(|error| io::Error::other(error.problem().to_string()))?)
+            } else {
+                None
+            };
+            Ok(Some((plain_text(&page), next)))
         }
-        after = log["next"].clone();
-        if log["is_cut"] != true {
-            let plain = [(axum::http::header::CONTENT_TYPE, "text/plain; charset=utf-8")];
-            return Ok((plain, text).into_response());
-        }
+    });
+    let plain = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    Ok((plain, Body::from_stream(pages)).into_response())
+}
+
+/// The lines of an answer about the log, each with its time.
+fn plain_text(log: &Value) -> String {
+    let mut text = String::new();
+    for line in log["lines"].as_array().into_iter().flatten() {
+        let (at, line) = (line["at"].as_str(), line["text"].as_str());
+        text.extend([at.unwrap_or_default(), " ", line.unwrap_or_default(), "\n"]);
     }
+    text
 }
 
 /// The text of a file of the run; `None` if it has no such file.
@@ -123,7 +153,7 @@ async fn file(client: &ApiClient, run: &str, path: &str) -> Result<Option<String
         .await;
     match found {
         Ok(file) => Ok(file["text"].as_str().map(str::to_owned)),
-        Err(error) if error.status() == axum::http::StatusCode::NOT_FOUND => Ok(None),
+        Err(error) if error.status() == StatusCode::NOT_FOUND => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -176,7 +206,7 @@ pub(super) async fn iteration(client: &ApiClient, run: &str, number: &str) -> Re
     let diff = client
         .get(&format!("/api/runs/{run}/diff?iteration={number}"))
         .await?;
-    let diff = DiffView::new(diff["diff"].as_str().unwrap_or_default());
+    let diff = DiffView::new(&diff);
     let files = iteration_files(client, run, number).await?;
     let page = run_page(client, run, "iteration.html", "Iterations").await?;
     page.with("record", record)
@@ -235,7 +265,7 @@ pub(super) async fn diff(client: &ApiClient, run: &str, query: &str) -> Result<R
     run_page(client, run, "diff.html", "Diff")
         .await?
         .with("iteration", iteration)
-        .with("diff", DiffView::new(diff["diff"].as_str().unwrap_or_default()))
+        .with("diff", DiffView::new(&diff))
         .respond()
 }
 

@@ -49,8 +49,8 @@ function replaceParts(fresh) {
 function showState() {
   const state = main.dataset.state;
   if (!state) return;
-  const kind = state === "running" ? "running" : state === "done" ? "done" : "attention";
-  const address = document.body.dataset["icon" + kind[0].toUpperCase() + kind.slice(1)];
+  const kind = { running: "iconRunning", done: "iconDone", queued: "iconQueued" }[state] || "iconAttention";
+  const address = document.body.dataset[kind];
   const icon = document.getElementById("icon");
   if (icon.getAttribute("href") !== address) icon.setAttribute("href", address);
   document.title = document.title.replace(/^[a-z]+:/, state + ":");
@@ -136,6 +136,14 @@ function showLines(text) {
     earlier.hidden = false;
   }
   if (!location.hash && document.getElementById("follow").checked) log.scrollTop = log.scrollHeight;
+}
+
+// The address of a line that is not on this page leads to the page around it.
+function findLine() {
+  const line = /^#e(\d+)$/.exec(location.hash);
+  if (!log || !line || document.getElementById("e" + line[1])) return;
+  const around = `?at=${line[1]}`;
+  if (location.search !== around) location.replace(location.pathname + around + location.hash);
 }
 
 // --- What people ask for -------------------------------------------------------------------------------------------
@@ -290,6 +298,8 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && stale) refresh();
 });
-if (log && !location.hash) log.scrollTop = log.scrollHeight;
+addEventListener("hashchange", findLine);
+findLine();
+if (log && !location.hash && !log.dataset.ended) log.scrollTop = log.scrollHeight;
 showState();
 connect();

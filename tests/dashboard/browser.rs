@@ -227,7 +227,7 @@ impl Dashboard {
     pub fn start_on(place: &Place, listen: &str) -> Self {
         let said = place.path().join(format!("dashboard-{}.log", fastrand::u64(..)));
         let mut child = place
-            .ralph(&["dashboard", "--no-open", "--listen", listen])
+            .ralph(&["dashboard", "--no-open", "--workers", "0", "--listen", listen])
             .stdout(Stdio::null())
             .stderr(fs::File::create(&said).unwrap())
             .spawn()

@@ -11,6 +11,7 @@
 
 mod browser;
 mod hostile;
+mod log;
 mod login;
 mod steering;
 mod watching;
