@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::assembly::DashboardMode;
 use crate::secret::Secret;
 use crate::store::{ApiScope, ApiSecretKind};
 
@@ -44,6 +45,8 @@ pub(super) struct Session {
     name: String,
     /// What it may do.
     scope: ApiScope,
+    /// How much the service lets callers ask of runs.
+    mode: DashboardMode,
 }
 
 pub(super) async fn login(
@@ -76,6 +79,7 @@ pub(super) async fn login(
     let session = Json(Session {
         name: login.name,
         scope: login.scope,
+        mode: api.settings.mode,
     });
     Ok(([(header::SET_COOKIE, cookie)], session).into_response())
 }
@@ -86,9 +90,10 @@ pub(super) async fn logout(State(api): State<Arc<Api>>, caller: Caller) -> Resul
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
 }
 
-pub(super) async fn session(caller: Caller) -> Json<Session> {
+pub(super) async fn session(State(api): State<Arc<Api>>, caller: Caller) -> Json<Session> {
     Json(Session {
         name: caller.name,
         scope: caller.scope,
+        mode: api.settings.mode,
     })
 }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use axum::Router;
 
-use crate::assembly::{AssemblyError, RunControl, Surroundings};
+use crate::assembly::{AssemblyError, DashboardMode, RunControl, Surroundings};
 use crate::metrics::Metrics;
 use crate::store::Store;
 
@@ -56,6 +56,8 @@ pub struct ApiSettings {
     pub allowed_origins: Vec<String>,
     /// Whether callers from other hosts may change runs that have no isolation.
     pub dangerously_allow_local: bool,
+    /// How much callers may ask of runs, besides what their scopes decide.
+    pub mode: DashboardMode,
 }
 
 impl ApiSettings {
@@ -130,7 +132,7 @@ impl Api {
     fn checked(self, add: impl FnOnce(Router) -> Router) -> Router {
         let api = Arc::new(self);
         tokio::spawn(RunIndex::follow(Arc::downgrade(&api.index)));
-        let routed = operation::router(openapi::operations()).with_state(api.clone());
+        let routed = operation::router(openapi::operations(), api.settings.mode).with_state(api.clone());
         // A router without routes, so that the checks run before any path is matched.
         Router::new()
             .fallback_service(add(routed))

@@ -5,6 +5,7 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+use crate::assembly::DashboardMode;
 use crate::store::ApiScope;
 
 use super::operation::Operation;
@@ -25,6 +26,7 @@ pub(super) fn operations() -> Vec<Operation> {
         content_operations(),
         order_operations(),
         request_operations(),
+        command_operations(),
         change_operations(),
         host_operations(),
         resource_operations(),
@@ -205,7 +207,8 @@ fn request_operations() -> Vec<Operation> {
             "Add a note to the next prompt",
             steer::note,
         )
-        .body::<steer::NoteText>(),
+        .mode(DashboardMode::Guided)
+        .body::<crate::state::StructuredNote>(),
         steering(
             POST,
             "/api/runs/{run}/signs",
@@ -243,6 +246,19 @@ fn request_operations() -> Vec<Operation> {
         .status(StatusCode::ACCEPTED)
         .body::<steer::DiagnosisChoice>()
         .returns::<steer::AppliedDiagnosis>(),
+    ]
+}
+
+/// Commands of a list, in the sandbox of a run.
+fn command_operations() -> Vec<Operation> {
+    let path = "/api/runs/{run}/commands";
+    let list = "The commands that can be run in the sandbox: the tests of the task, and `dashboard.commands`";
+    let run = "Run a command of the list in the sandbox before the next iteration. Its output is in the log and in `.ralph/commands/`";
+    vec![
+        Operation::new(GET, path, "listCommands", list, steer::commands).returns::<steer::CommandList>(),
+        steering(POST, path, "runCommand", run, steer::run_command)
+            .mode(DashboardMode::Debug)
+            .body::<steer::CommandChoice>(),
     ]
 }
 
@@ -428,7 +444,11 @@ fn describe(operation: &Operation, schemas: &mut SchemaGenerator) -> Value {
         described["requestBody"] = json!({"required": true, "content": content});
     }
     if let Some(scope) = operation.scope {
-        described["description"] = json!(format!("Needs the scope `{}`.", scope.name()));
+        let mut needs = format!("Needs the scope `{}`.", scope.name());
+        if operation.mode > DashboardMode::Autonomous {
+            needs = format!("{needs} Needs the mode `{}`.", operation.mode.name());
+        }
+        described["description"] = json!(needs);
         described["security"] = json!([{"token": []}, {"session": []}]);
     }
     described

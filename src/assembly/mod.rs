@@ -38,6 +38,7 @@ pub(crate) mod issue_queue;
 mod issue_task;
 mod model_overview;
 pub(crate) mod package_clients;
+mod person_command;
 mod preflight;
 mod profile_choice;
 pub(crate) mod provider;
@@ -72,6 +73,7 @@ use crate::agent::Agent;
 use crate::config::Config;
 use crate::sandbox::Provider;
 
+pub use crate::config::DashboardMode;
 pub use builder::RalphBuilder;
 pub(crate) use builder::read_task_text;
 pub use choice::{AgentChoice, Docker, Local, SandboxChoice};
@@ -81,6 +83,7 @@ pub(crate) use error::{describe_finding, io_error};
 #[cfg(feature = "serve")]
 pub use image_overview::ImageOverview;
 pub use model_overview::{ModelOverview, PriceOrigin};
+pub use person_command::PersonCommand;
 pub use ralph::{ActiveRun, Ralph};
 pub use reporter::{AssemblyReporter, SilentReporter};
 pub use run_edit::RunUpdate;

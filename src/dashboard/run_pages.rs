@@ -207,7 +207,9 @@ pub(super) async fn iteration(client: &ApiClient, run: &str, number: &str) -> Re
         .get(&format!("/api/runs/{run}/diff?iteration={number}"))
         .await?;
     let diff = DiffView::new(&diff);
-    let files = iteration_files(client, run, number).await?;
+    let mut files = files_below(client, run, &format!(".ralph/iterations/{number}/")).await?;
+    // The page shows the changes themselves.
+    files.retain(|(name, _)| name != "git_diff.patch");
     let page = run_page(client, run, "iteration.html", "Iterations").await?;
     page.with("record", record)
         .with("diff", diff)
@@ -215,19 +217,16 @@ pub(super) async fn iteration(client: &ApiClient, run: &str, number: &str) -> Re
         .respond()
 }
 
-/// The files about an iteration, such as its prompt: their names and texts.
-async fn iteration_files(
+/// The files of a run in a directory: their names and texts.
+async fn files_below(
     client: &ApiClient,
     run: &str,
-    number: &str,
+    dir: &str,
 ) -> Result<Vec<(String, Option<String>)>, PageError> {
     let listed = client.get(&format!("/api/runs/{run}/files")).await?;
-    let dir = format!(".ralph/iterations/{number}/");
     let mut files = Vec::new();
     for path in listed["files"].as_array().into_iter().flatten() {
-        let name = path.as_str().and_then(|path| path.strip_prefix(&dir));
-        // The page shows the changes themselves.
-        if let Some(name) = name.filter(|name| *name != "git_diff.patch") {
+        if let Some(name) = path.as_str().and_then(|path| path.strip_prefix(dir)) {
             files.push((name.to_owned(), file(client, run, &format!("{dir}{name}")).await?));
         }
     }
@@ -283,9 +282,14 @@ pub(super) async fn network(client: &ApiClient, run: &str) -> Result<Response, P
     page.with("network", network).respond()
 }
 
-/// Where the run works.
+/// Where the run works, and the commands that a person may run there.
 pub(super) async fn sandbox(client: &ApiClient, run: &str) -> Result<Response, PageError> {
     let sandbox = client.get(&format!("/api/runs/{run}/sandbox")).await?;
+    let commands = client.get(&format!("/api/runs/{run}/commands")).await?;
+    let outputs = files_below(client, run, ".ralph/commands/").await?;
     let page = run_page(client, run, "sandbox.html", "Sandbox").await?;
-    page.with("sandbox", sandbox).respond()
+    page.with("sandbox", sandbox)
+        .with("commands", &commands["commands"])
+        .with("outputs", outputs)
+        .respond()
 }

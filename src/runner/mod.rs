@@ -34,6 +34,7 @@ mod leftovers;
 mod metering;
 mod model_calls;
 mod open;
+mod person_command;
 mod preflight;
 mod progress;
 mod prompt;

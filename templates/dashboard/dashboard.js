@@ -193,7 +193,8 @@ function show(output, text, failed) {
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-post]");
   if (!button || (button.dataset.confirm && !confirm(button.dataset.confirm))) return;
-  const body = button.dataset.host ? { hosts: [button.dataset.host] } : {};
+  const { host, name } = button.dataset;
+  const body = host ? { hosts: [host] } : name ? { name } : {};
   const method = button.dataset.method || "POST";
   const output = document.getElementById("answer");
   const done = await ask(method, button.dataset.post, method === "DELETE" ? undefined : body, output, button);

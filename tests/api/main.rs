@@ -18,6 +18,7 @@ mod hosts;
 mod listing;
 mod login;
 mod metrics;
+mod modes;
 mod reading;
 mod service;
 mod sockets;
