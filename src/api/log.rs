@@ -108,7 +108,13 @@ pub(super) async fn log(
     .await
 }
 
+/// The last lines of all kinds.
+pub(super) fn newest_lines(run: &RunDir, limit: usize) -> io::Result<LogLines> {
+    lines_before(run, None, limit, &LogFilter::default())
+}
+
 /// Which events are shown.
+#[derive(Default)]
 struct LogFilter {
     kinds: Vec<String>,
     search: String,

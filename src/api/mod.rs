@@ -6,6 +6,7 @@
 mod access;
 mod change;
 mod create;
+mod export;
 mod extract;
 mod guard;
 mod host;
@@ -16,11 +17,13 @@ mod login;
 mod metrics;
 mod openapi;
 mod operation;
+mod operations;
 mod problem;
 mod run_index;
 mod run_list;
 mod runs;
 mod serve;
+mod share;
 mod socket;
 mod steer;
 mod tail;
@@ -132,7 +135,7 @@ impl Api {
     fn checked(self, add: impl FnOnce(Router) -> Router) -> Router {
         let api = Arc::new(self);
         tokio::spawn(RunIndex::follow(Arc::downgrade(&api.index)));
-        let routed = operation::router(openapi::operations(), api.settings.mode).with_state(api.clone());
+        let routed = operation::router(operations::operations(), api.settings.mode).with_state(api.clone());
         // A router without routes, so that the checks run before any path is matched.
         Router::new()
             .fallback_service(add(routed))

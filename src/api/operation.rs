@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::handler::Handler;
 use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Extension, Router};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::assembly::DashboardMode;
@@ -125,8 +125,11 @@ pub(super) fn router(operations: Vec<Operation>, mode: DashboardMode) -> Router<
             None => operation.handler,
             Some(scope) => {
                 let needed = operation.mode;
-                let check = move |caller: axum::Extension<Caller>, request, next: Next| async move {
-                    let checked = caller.require(scope).and_then(|()| require_mode(mode, needed));
+                let check = move |caller: Extension<Caller>, request: Request, next: Next| async move {
+                    let checked = caller
+                        .require(scope)
+                        .and_then(|()| caller.require_path(request.uri().path()))
+                        .and_then(|()| require_mode(mode, needed));
                     match checked {
                         Ok(()) => next.run(request).await,
                         Err(problem) => problem.into_response(),

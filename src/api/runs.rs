@@ -106,7 +106,7 @@ pub(super) struct IterationList {
 
 /// What a list shows of an iteration.
 #[derive(Serialize, JsonSchema)]
-struct IterationSummary {
+pub(super) struct IterationSummary {
     /// Its number, from 1.
     iteration: u32,
     /// The tip of the branch at its end.
@@ -136,7 +136,7 @@ struct IterationSummary {
 }
 
 impl IterationSummary {
-    fn new(record: &IterationRecord) -> Self {
+    pub(super) fn new(record: &IterationRecord) -> Self {
         Self {
             iteration: record.iteration,
             tip: record.tip.to_string(),
@@ -220,24 +220,26 @@ pub(super) async fn evidence(
     State(api): State<Arc<Api>>,
     NamedRun(run): NamedRun,
 ) -> ApiResult<EvidenceReport> {
-    api.read_journal(run, |_, lines| {
-        let records = standing_records(lines);
-        let newest = records.iter().rev().find(|record| !record.evidence.is_empty());
-        let commands = newest.into_iter().flat_map(|record| &record.evidence);
-        let commands = commands.map(|check| EvidenceCommand {
-            command: check.command.clone(),
-            code: check.code,
-            seconds: check.seconds,
-        });
-        Ok(EvidenceReport {
-            iteration: newest.map(|record| record.iteration),
-            commit: newest.map(|record| record.tip.to_string()),
-            apart: newest.is_some_and(|record| record.evidence_apart),
-            commands: commands.collect(),
-            ticked: newest.map(|record| record.ticked.clone()).unwrap_or_default(),
-        })
-    })
-    .await
+    api.read_journal(run, |_, lines| Ok(newest_evidence(lines))).await
+}
+
+/// The evidence of the newest iteration that gathered some.
+pub(super) fn newest_evidence(lines: &[JournalLine]) -> EvidenceReport {
+    let records = standing_records(lines);
+    let newest = records.iter().rev().find(|record| !record.evidence.is_empty());
+    let commands = newest.into_iter().flat_map(|record| &record.evidence);
+    let commands = commands.map(|check| EvidenceCommand {
+        command: check.command.clone(),
+        code: check.code,
+        seconds: check.seconds,
+    });
+    EvidenceReport {
+        iteration: newest.map(|record| record.iteration),
+        commit: newest.map(|record| record.tip.to_string()),
+        apart: newest.is_some_and(|record| record.evidence_apart),
+        commands: commands.collect(),
+        ticked: newest.map(|record| record.ticked.clone()).unwrap_or_default(),
+    }
 }
 
 /// Which events.

@@ -218,6 +218,7 @@ impl Client {
                 "a connection watches at most {MOST_SUBSCRIPTIONS} runs"
             )));
         }
+        self.caller.require_run(&topic)?;
         if topic == RUNS {
             let (news, outlet) = (self.api.index.subscribe().await?, self.outlet());
             self.start(topic, send_news(news, outlet));

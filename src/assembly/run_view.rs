@@ -5,9 +5,12 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use crate::gateway::audit::{AuditLog, AuditTally, TallyEntry};
+use crate::model::CredentialRecord;
 use crate::scm::{Checkpoints, Repository, ShownDiff};
+use crate::secret::Redactor;
 use crate::state::{IterationRecord, RunDir, entries_of, standing_records};
 
+use super::credentials::open_vault;
 use super::error::io_error;
 use super::{AssemblyError, RunControl};
 
@@ -85,6 +88,17 @@ impl RunControl {
         };
         let diff = repository.diff_text(&from, &to, only_counts, limit).await?;
         Ok(Some(diff))
+    }
+
+    /// Removes the secrets that this host knows from texts about a run: those of its configuration, and stored credentials.
+    pub async fn redactor(&self, run: &RunDir) -> Result<Redactor, AssemblyError> {
+        let redactor = Redactor::new(self.configuration(run)?.secrets());
+        let vault = open_vault(&self.context)?;
+        for kind in CredentialRecord::all() {
+            let stored = vault.load(kind).await?;
+            redactor.learn(stored.iter().flat_map(|(credential, _)| credential.secrets()));
+        }
+        Ok(redactor)
     }
 
     /// The hosts that a run reached or could not reach. Empty without a gateway, as on `local`.

@@ -9,13 +9,14 @@ use super::{Dialect, Store, StoreAddress, StoreError, in_transaction};
 pub const STORE_FORMAT: i64 = MIGRATIONS.len() as i64;
 
 /// The statements that lead from each format to the next one. Those that were released never change.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/1_runs.sql"),
     include_str!("migrations/2_queue.sql"),
     include_str!("migrations/3_api.sql"),
     include_str!("migrations/4_steering.sql"),
     include_str!("migrations/5_mirror.sql"),
     include_str!("migrations/6_creations.sql"),
+    include_str!("migrations/7_shares.sql"),
 ];
 
 /// One row: the format, and a number that every new epoch is above.

@@ -210,12 +210,14 @@ document.addEventListener("submit", async (event) => {
   for (const field of form.elements) {
     if (!field.name || (field.value === "" && !field.required)) continue;
     const value = field.type === "checkbox" ? field.checked : field.value;
+    const isNumber = field.type === "number";
     if (field.name.startsWith("settings:")) (body.settings ??= {})[field.name.slice(9)] = value;
     else if (field.name.startsWith("path:")) path = path.replace(`{${field.name.slice(5)}}`, encodeURIComponent(value));
-    else body[field.name] = value;
+    else body[field.name] = isNumber ? field.valueAsNumber : value;
   }
   const done = await ask(form.dataset.method || "POST", path, body, form.querySelector("output"), event.submitter);
   if (!done) return;
+  if (done.path) show(form.querySelector("output"), location.origin + done.path, false);
   if (form.dataset.created && done.run) location.assign(form.dataset.created + done.run);
   if (!form.dataset.diff) form.reset();
 });

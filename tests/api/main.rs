@@ -21,6 +21,7 @@ mod metrics;
 mod modes;
 mod reading;
 mod service;
+mod sharing;
 mod sockets;
 mod steering;
 mod working;
