@@ -12,7 +12,7 @@ use base64::Engine as _;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde_json::{Value, json};
 
-use crate::assembly::{RunControl, RunStatus};
+use crate::assembly::{DiffRange, RunControl, RunStatus};
 use crate::digest::Digest;
 use crate::state::{JournalLine, RunDir, standing_records};
 use crate::text::visible;
@@ -62,7 +62,7 @@ pub(super) async fn export(
 ) -> Result<Response, Problem> {
     let control = api.control(&caller);
     let redactor = control.redactor(&run).await?;
-    let diff = control.diff_within(&run, None, false, DIFF_SHOWN).await?;
+    let diff = control.diff_within(&run, DiffRange::Whole, false, DIFF_SHOWN).await?;
     let (bytes, text) = diff.map_or((0, String::new()), |diff| (diff.bytes, diff.text));
     let (id, journals) = (run.facts().id.clone(), api.journals.clone());
     let exported = api.surroundings.now().to_string();

@@ -14,6 +14,7 @@ use crate::text::{cut_middle, visible};
 use super::extract::{NamedRun, Parameters};
 use super::problem::Problem;
 use super::runs::blocking;
+use super::sgr::{self, LogSpan};
 
 /// How many lines an answer has, by default and at most.
 const LINES: usize = 500;
@@ -87,6 +88,8 @@ struct LogLine {
     style: LineStyle,
     /// The text. Nothing in it can command a terminal.
     text: String,
+    /// The same text in pieces, if its program coloured it; otherwise empty.
+    spans: Vec<LogSpan>,
 }
 
 pub(super) async fn log(
@@ -142,9 +145,18 @@ impl LogFilter {
         if !self.kinds.is_empty() && !self.kinds.contains(&kind) {
             return None;
         }
-        let (style, text) = styled_line(&event);
+        let (style, mut text) = styled_line(&event);
+        let mut spans = sgr::spans(&text);
+        if !spans.is_empty() {
+            text = sgr::plain_text(&spans);
+        }
         if !self.search.is_empty() && !text.to_lowercase().contains(&self.search) {
             return None;
+        }
+        let shown = cut_middle(&visible(&text), LONGEST_LINE).into_owned();
+        if shown != text {
+            spans.clear();
+            text = shown;
         }
         Some(LogLine {
             id,
@@ -152,7 +164,8 @@ impl LogFilter {
             iteration: event.iteration,
             kind,
             style,
-            text: cut_middle(&visible(&text), LONGEST_LINE).into_owned(),
+            text,
+            spans,
         })
     }
 }

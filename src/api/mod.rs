@@ -23,6 +23,7 @@ mod run_index;
 mod run_list;
 mod runs;
 mod serve;
+mod sgr;
 mod share;
 mod socket;
 mod steer;

@@ -121,6 +121,22 @@ fn run_operations() -> Vec<Operation> {
         .returns::<Map<String, Value>>(),
         Operation::new(
             GET,
+            "/api/runs/{run}/spending",
+            "getSpending",
+            "The limits of the run, what is used of them, and what each checkbox cost",
+            runs::spending,
+        )
+        .returns::<crate::assembly::RunSpending>(),
+        Operation::new(
+            GET,
+            "/api/runs/{run}/pull-request",
+            "getPullRequest",
+            "The pull request, as it was when it was opened or updated last",
+            runs::pull_request,
+        )
+        .returns::<crate::assembly::RunPullRequest>(),
+        Operation::new(
+            GET,
             "/api/runs/{run}/evidence",
             "getEvidence",
             "The newest evidence",
@@ -356,6 +372,15 @@ fn host_operations() -> Vec<Operation> {
             host::models,
         )
         .returns::<host::ModelList>(),
+        Operation::new(
+            GET,
+            "/api/settings",
+            "listSettings",
+            "The configuration: every value with where it comes from, as `ralph config show` prints it",
+            host::settings,
+        )
+        .scope(admin)
+        .returns::<host::SettingList>(),
         Operation::new(
             GET,
             "/api/credentials",

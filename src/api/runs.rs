@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::assembly::run_view::no_iteration;
-use crate::assembly::{RunControl, RunStatus};
+use crate::assembly::{DiffRange, RunControl, RunPullRequest, RunSpending, RunStatus};
 use crate::state::{IterationRecord, JournalLine, RunDir, standing_records};
 
 use super::extract::{NamedIteration, NamedRun, Parameters};
@@ -242,6 +242,24 @@ pub(super) fn newest_evidence(lines: &[JournalLine]) -> EvidenceReport {
     }
 }
 
+pub(super) async fn spending(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+) -> ApiResult<RunSpending> {
+    let control = api.control(&caller);
+    api.read_journal(run, move |run, lines| Ok(control.spending(run, lines)?))
+        .await
+}
+
+pub(super) async fn pull_request(
+    State(api): State<Arc<Api>>,
+    NamedRun(run): NamedRun,
+) -> ApiResult<RunPullRequest> {
+    api.read_journal(run, |run, lines| Ok(RunPullRequest::new(run, lines)?))
+        .await
+}
+
 /// Which events.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct EventPage {
@@ -302,6 +320,9 @@ pub(super) struct DiffChoice {
     /// Only those of this iteration.
     #[serde(default)]
     iteration: Option<u32>,
+    /// Only those after this iteration, uncommitted work included. It is left out where `iteration` is given.
+    #[serde(default)]
+    since: Option<u32>,
     /// Only the names of files and how much changed in each.
     #[serde(default)]
     stat: bool,
@@ -324,9 +345,14 @@ pub(super) async fn diff(
     NamedRun(run): NamedRun,
     Parameters(choice): Parameters<DiffChoice>,
 ) -> ApiResult<DiffText> {
+    let range = match (choice.iteration, choice.since) {
+        (Some(number), _) => DiffRange::Iteration(number),
+        (None, Some(number)) => DiffRange::Since(number),
+        (None, None) => DiffRange::Whole,
+    };
     let control = api.control(&caller);
     let diff = control
-        .diff_within(&run, choice.iteration, choice.stat, DIFF_SHOWN)
+        .diff_within(&run, range, choice.stat, DIFF_SHOWN)
         .await?;
     let bytes = diff.as_ref().map_or(0, |diff| diff.bytes);
     Ok(Json(DiffText {

@@ -59,6 +59,7 @@ async fn all_iterations(client: &ApiClient, run: &str) -> Result<Vec<Value>, Pag
 pub(super) async fn overview(client: &ApiClient, run: &str) -> Result<Response, PageError> {
     let iterations = all_iterations(client, run).await?;
     let evidence = client.get(&format!("/api/runs/{run}/evidence")).await?;
+    let spending = client.get(&format!("/api/runs/{run}/spending")).await?;
     let values = |key: &str| -> Vec<f64> {
         let values = iterations.iter().map(|iteration| iteration[key].as_f64());
         values.map(Option::unwrap_or_default).collect()
@@ -66,6 +67,7 @@ pub(super) async fn overview(client: &ApiClient, run: &str) -> Result<Response, 
     run_page(client, run, "run.html", "Overview")
         .await?
         .with("evidence", evidence)
+        .with("spending", spending)
         .with("last", iterations.last())
         .with_markup(
             "cost_chart",
@@ -255,17 +257,31 @@ pub(super) async fn compare(client: &ApiClient, run: &str, query: &str) -> Resul
 /// What the run changed.
 pub(super) async fn diff(client: &ApiClient, run: &str, query: &str) -> Result<Response, PageError> {
     #[derive(Deserialize)]
-    struct Since {
+    struct Range {
         iteration: Option<u32>,
+        since: Option<u32>,
     }
-    let iteration = parameters::<Since>(query).and_then(|query| query.iteration);
-    let chosen = iteration.map_or_else(String::new, |number| format!("?iteration={number}"));
+    let range = parameters::<Range>(query);
+    let (iteration, since) = range.map_or((None, None), |range| (range.iteration, range.since));
+    let chosen = match (iteration, since) {
+        (Some(number), _) => format!("?iteration={number}"),
+        (None, Some(number)) => format!("?since={number}"),
+        (None, None) => String::new(),
+    };
     let diff = client.get(&format!("/api/runs/{run}/diff{chosen}")).await?;
     run_page(client, run, "diff.html", "Diff")
         .await?
         .with("iteration", iteration)
+        .with("since", since)
         .with("diff", DiffView::new(&diff))
         .respond()
+}
+
+/// The pull request.
+pub(super) async fn pull_request(client: &ApiClient, run: &str) -> Result<Response, PageError> {
+    let request = client.get(&format!("/api/runs/{run}/pull-request")).await?;
+    let page = run_page(client, run, "pull_request.html", "Pull request").await?;
+    page.with("request", request).respond()
 }
 
 /// The newest diagnosis.

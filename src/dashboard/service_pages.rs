@@ -76,6 +76,13 @@ pub(super) async fn new_run(client: &ApiClient) -> Result<Response, PageError> {
         .respond()
 }
 
+/// The configuration, and where each value comes from.
+pub(super) async fn settings(client: &ApiClient) -> Result<Response, PageError> {
+    let list = client.get("/api/settings").await?;
+    let page = client.page("settings.html", "Settings").await?;
+    page.with("settings", &list["settings"]).respond()
+}
+
 /// Which credentials are stored.
 pub(super) async fn credentials(client: &ApiClient) -> Result<Response, PageError> {
     let credentials = client.get("/api/credentials").await?;

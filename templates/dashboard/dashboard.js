@@ -275,6 +275,19 @@ function showChanges(before, after) {
   if (!place.childNodes.length) place.textContent = "Nothing is changed.";
 }
 
+// --- What changed since this browser showed the diff -----------------------------------------------------------------
+
+const since = document.getElementById("since");
+if (since) {
+  const [seen, now] = [Number(localStorage.getItem("seen:" + topic)), Number(main.dataset.iterations)];
+  if (seen > 0 && seen < now && !location.search) {
+    since.href = `?since=${seen}`;
+    since.textContent = `Since you last looked, after iteration ${seen}`;
+    since.hidden = false;
+  }
+  localStorage.setItem("seen:" + topic, now);
+}
+
 // --- Keys ----------------------------------------------------------------------------------------------------------
 
 let before = "";

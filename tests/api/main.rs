@@ -9,6 +9,7 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
+mod accounts;
 mod attacks;
 mod changing;
 mod creating;
