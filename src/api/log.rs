@@ -201,7 +201,9 @@ fn lines_after(run: &RunDir, after: u64, limit: usize, filter: &LogFilter) -> io
             found.lines.push(shown);
         }
     }
-    found.is_cut = found.lines.len() == limit || text >= MOST_TEXT;
+    let file = reader.get_mut();
+    let length = file.metadata()?.len();
+    found.is_cut = found.next < whole_length(file, length)?;
     let first = found.lines.first().filter(|_| after > 0);
     found.earlier = first.map(|line| line.id);
     Ok(found)

@@ -121,12 +121,12 @@ fn run_operations() -> Vec<Operation> {
         .returns::<Map<String, Value>>(),
         Operation::new(
             GET,
-            "/api/runs/{run}/spending",
-            "getSpending",
+            "/api/runs/{run}/usage",
+            "getUsage",
             "The limits of the run, what is used of them, and what each checkbox cost",
-            runs::spending,
+            runs::usage,
         )
-        .returns::<crate::assembly::RunSpending>(),
+        .returns::<crate::assembly::RunUsage>(),
         Operation::new(
             GET,
             "/api/runs/{run}/pull-request",

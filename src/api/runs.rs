@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::assembly::run_view::no_iteration;
-use crate::assembly::{DiffRange, RunControl, RunPullRequest, RunSpending, RunStatus};
+use crate::assembly::{DiffRange, RunControl, RunPullRequest, RunUsage, RunStatus};
 use crate::state::{IterationRecord, JournalLine, RunDir, standing_records};
 
 use super::extract::{NamedIteration, NamedRun, Parameters};
@@ -242,13 +242,13 @@ pub(super) fn newest_evidence(lines: &[JournalLine]) -> EvidenceReport {
     }
 }
 
-pub(super) async fn spending(
+pub(super) async fn usage(
     State(api): State<Arc<Api>>,
     caller: Caller,
     NamedRun(run): NamedRun,
-) -> ApiResult<RunSpending> {
+) -> ApiResult<RunUsage> {
     let control = api.control(&caller);
-    api.read_journal(run, move |run, lines| Ok(control.spending(run, lines)?))
+    api.read_journal(run, move |run, lines| Ok(control.usage(run, lines)?))
         .await
 }
 

@@ -59,7 +59,7 @@ async fn all_iterations(client: &ApiClient, run: &str) -> Result<Vec<Value>, Pag
 pub(super) async fn overview(client: &ApiClient, run: &str) -> Result<Response, PageError> {
     let iterations = all_iterations(client, run).await?;
     let evidence = client.get(&format!("/api/runs/{run}/evidence")).await?;
-    let spending = client.get(&format!("/api/runs/{run}/spending")).await?;
+    let usage = client.get(&format!("/api/runs/{run}/usage")).await?;
     let values = |key: &str| -> Vec<f64> {
         let values = iterations.iter().map(|iteration| iteration[key].as_f64());
         values.map(Option::unwrap_or_default).collect()
@@ -67,7 +67,7 @@ pub(super) async fn overview(client: &ApiClient, run: &str) -> Result<Response, 
     run_page(client, run, "run.html", "Overview")
         .await?
         .with("evidence", evidence)
-        .with("spending", spending)
+        .with("usage", usage)
         .with("last", iterations.last())
         .with_markup(
             "cost_chart",

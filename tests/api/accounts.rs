@@ -9,25 +9,25 @@ use crate::support::ralph::{Place, commit, doing, run, script, whole_task, write
 #[test]
 fn budgets_and_the_cost_of_each_checkbox_are_shown() {
     let service = Service::start(done());
-    let spending = service.get(&format!("/api/runs/{}/spending", service.place.run_id()));
+    let usage = service.get(&format!("/api/runs/{}/usage", service.place.run_id()));
     let budget = |name: &str| -> &Value {
-        let mut found = rows(&spending, "budgets").iter();
+        let mut found = rows(&usage, "budgets").iter();
         found.find(|one| one["name"] == name).unwrap_or(&Value::Null)
     };
     assert_eq!(
         budget("max_iterations"),
         &json!({"name": "max_iterations", "unit": "iterations", "used": 1.0, "limit": 30.0})
     );
-    let cost = budget("max_cost_usd");
+    let cost = budget("max_cost_usd_estimate");
     assert_eq!(
         (&cost["used"], &cost["limit"]),
         (&0.001.into(), &10.0.into()),
-        "{spending}"
+        "{usage}"
     );
     // Without a limit there is nothing to fill.
     assert_eq!(budget("max_tokens_total"), &Value::Null);
     assert_eq!(
-        rows(&spending, "checkboxes"),
+        rows(&usage, "checkboxes"),
         &[
             json!({"checkbox": "M1.1", "iteration": 1, "cost_usd": 0.0005}),
             json!({"checkbox": "M1.2", "iteration": 1, "cost_usd": 0.0005}),

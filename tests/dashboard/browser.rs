@@ -89,6 +89,11 @@ impl Browser {
         self.call("execute/sync", &json!({"script": script, "args": []}))
     }
 
+    /// The result that a script gives to its last argument, a function, at any time.
+    pub fn eval_later(&self, script: &str) -> Value {
+        self.call("execute/async", &json!({"script": script, "args": []}))
+    }
+
     /// The text of the page, or of a part of it.
     pub fn text(&self, selector: &str) -> String {
         let script = format!(

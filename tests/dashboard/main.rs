@@ -9,6 +9,7 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
+mod accessibility;
 mod accounts;
 mod browser;
 mod hostile;

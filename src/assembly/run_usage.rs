@@ -11,11 +11,11 @@ use super::{AssemblyError, RunControl};
 
 /// What a run may use, what it has used, and what each checkbox cost.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct RunSpending {
+pub struct RunUsage {
     /// The limits of the run, with what is used of each. Without a limit there is no entry.
     pub budgets: Vec<BudgetUse>,
     /// The cost of each checkbox, in the order of their first ticks.
-    pub checkboxes: Vec<CheckboxSpending>,
+    pub checkboxes: Vec<CheckboxUsage>,
 }
 
 /// A limit, and what is used of it.
@@ -33,7 +33,7 @@ pub struct BudgetUse {
 
 /// The part of a checkbox in the cost of a run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct CheckboxSpending {
+pub struct CheckboxUsage {
     /// Its id; `null` for what was spent after the last tick.
     pub checkbox: Option<String>,
     /// The iteration that ticked it last; 0 for what was spent after the last tick.
@@ -44,7 +44,7 @@ pub struct CheckboxSpending {
 
 impl RunControl {
     /// What a run may use and has used, by its journal and by the configuration that its resume would have.
-    pub fn spending(&self, run: &RunDir, lines: &[JournalLine]) -> Result<RunSpending, AssemblyError> {
+    pub fn usage(&self, run: &RunDir, lines: &[JournalLine]) -> Result<RunUsage, AssemblyError> {
         let limits = budget(&self.configuration(run)?);
         let used = Ledger::from_journal(lines, std::time::Duration::ZERO);
         let entry = |name, unit, used, limit: Option<f64>| {
@@ -70,7 +70,7 @@ impl RunControl {
                 Some(seconds(limits.max_wall_time)),
             ),
             entry(
-                "max_cost_usd",
+                "max_cost_usd_estimate",
                 "usd",
                 used.cost.dollars(),
                 limits.max_cost.map(crate::usage::Usd::dollars),
@@ -88,12 +88,12 @@ impl RunControl {
                 Some(seconds(limits.max_rate_limit_wait)),
             ),
         ];
-        let checkboxes = checkbox_costs(lines).into_iter().map(|part| CheckboxSpending {
+        let checkboxes = checkbox_costs(lines).into_iter().map(|part| CheckboxUsage {
             checkbox: part.checkbox,
             iteration: part.iteration,
             cost_usd: part.cost.map(crate::usage::Usd::dollars),
         });
-        Ok(RunSpending {
+        Ok(RunUsage {
             budgets: budgets.into_iter().flatten().collect(),
             checkboxes: checkboxes.collect(),
         })
