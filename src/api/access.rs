@@ -100,7 +100,9 @@ impl Caller {
 
     /// Refuses a caller that may only look at one run, if the path is not about that run.
     pub(super) fn require_path(&self, path: &str) -> Result<(), Problem> {
-        let of_run = path.strip_prefix("/api/runs/").and_then(|rest| rest.split('/').next());
+        let of_run = path
+            .strip_prefix("/api/runs/")
+            .and_then(|rest| rest.split('/').next());
         match of_run {
             _ if self.run.is_none() || OF_ANY_CALLER.contains(&path) => Ok(()),
             Some(run) => self.require_run(run),

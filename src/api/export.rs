@@ -62,7 +62,9 @@ pub(super) async fn export(
 ) -> Result<Response, Problem> {
     let control = api.control(&caller);
     let redactor = control.redactor(&run).await?;
-    let diff = control.diff_within(&run, DiffRange::Whole, false, DIFF_SHOWN).await?;
+    let diff = control
+        .diff_within(&run, DiffRange::Whole, false, DIFF_SHOWN)
+        .await?;
     let (bytes, text) = diff.map_or((0, String::new()), |diff| (diff.bytes, diff.text));
     let (id, journals) = (run.facts().id.clone(), api.journals.clone());
     let exported = api.surroundings.now().to_string();

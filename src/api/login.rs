@@ -60,7 +60,11 @@ pub(super) async fn login(
     api.logins.take()?;
     let login = match api.store.spend_login(&request.secret).await? {
         Some(login) => Some(login),
-        None => api.store.api_secret(&request.secret, ApiSecretKind::Share).await?,
+        None => {
+            api.store
+                .api_secret(&request.secret, ApiSecretKind::Share)
+                .await?
+        }
     };
     let Some(login) = login else {
         let detail = "the login link is unknown, expired or used";

@@ -8,9 +8,7 @@ use crate::store::ApiScope;
 
 use super::openapi::document;
 use super::operation::Operation;
-use super::{
-    change, create, export, host, lint, log, login, metrics, run_list, runs, share, socket, steer,
-};
+use super::{change, create, export, host, lint, log, login, metrics, run_list, runs, share, socket, steer};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;

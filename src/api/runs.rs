@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::assembly::run_view::no_iteration;
-use crate::assembly::{DiffRange, RunControl, RunPullRequest, RunUsage, RunStatus};
+use crate::assembly::{DiffRange, RunControl, RunPullRequest, RunStatus, RunUsage};
 use crate::state::{IterationRecord, JournalLine, RunDir, standing_records};
 
 use super::extract::{NamedIteration, NamedRun, Parameters};
@@ -351,9 +351,7 @@ pub(super) async fn diff(
         (None, None) => DiffRange::Whole,
     };
     let control = api.control(&caller);
-    let diff = control
-        .diff_within(&run, range, choice.stat, DIFF_SHOWN)
-        .await?;
+    let diff = control.diff_within(&run, range, choice.stat, DIFF_SHOWN).await?;
     let bytes = diff.as_ref().map_or(0, |diff| diff.bytes);
     Ok(Json(DiffText {
         diff: diff.map(|diff| diff.text),

@@ -12,6 +12,9 @@ const COLOURS: [&str; 8] = [
     "black", "red", "green", "yellow", "blue", "magenta", "cyan", "white",
 ];
 
+/// The kinds of emphasis, whose codes begin with 1.
+const EMPHASIS: [&str; 4] = ["bold", "dim", "italic", "underline"];
+
 /// A piece of a line that looks the same from its first to its last character.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct LogSpan {
@@ -24,10 +27,8 @@ pub(super) struct LogSpan {
 /// The looks that are in force.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Rendition {
-    bold: bool,
-    dim: bool,
-    italic: bool,
-    underline: bool,
+    /// Whether each of [`EMPHASIS`] is in force.
+    emphasis: [bool; 4],
     colour: Option<&'static str>,
 }
 
@@ -81,13 +82,10 @@ impl Rendition {
         while let Some(code) = codes.next() {
             match code {
                 0 => *self = Self::default(),
-                1 => self.bold = true,
-                2 => self.dim = true,
-                3 => self.italic = true,
-                4 => self.underline = true,
-                22 => (self.bold, self.dim) = (false, false),
-                23 => self.italic = false,
-                24 => self.underline = false,
+                1..=4 => self.emphasis[code as usize - 1] = true,
+                // Neither bold nor dim.
+                22 => self.emphasis[..2].fill(false),
+                23 | 24 => self.emphasis[code as usize - 21] = false,
                 30..=37 | 90..=97 => self.colour = Some(COLOURS[(code % 10) as usize]),
                 38 => self.colour = indexed(&mut codes),
                 // The background is not shown, but its codes are not others.
@@ -99,14 +97,9 @@ impl Rendition {
     }
 
     fn looks(self) -> Vec<&'static str> {
-        let emphasis = [
-            (self.bold, "bold"),
-            (self.dim, "dim"),
-            (self.italic, "italic"),
-            (self.underline, "underline"),
-        ];
-        let emphasis = emphasis.into_iter().filter(|(is_set, _)| *is_set);
-        emphasis.map(|(_, name)| name).chain(self.colour).collect()
+        let emphasis = EMPHASIS.into_iter().zip(self.emphasis);
+        let emphasis = emphasis.filter(|(_, is_set)| *is_set).map(|(name, _)| name);
+        emphasis.chain(self.colour).collect()
     }
 
     /// Ends a piece, if it has any text.
@@ -170,10 +163,7 @@ mod tests {
     #[test]
     fn other_sequences_stay_text() {
         assert!(shown("a\x1b[2Jb\x1b]0;title\x07").is_empty());
-        assert_eq!(
-            shown("\x1b[31ma\x1b[2Jb\x1b[31"),
-            ["a\\u001b[2Jb\\u001b[31(red)"]
-        );
+        assert_eq!(shown("\x1b[31ma\x1b[2Jb\x1b[31"), ["a\\u001b[2Jb\\u001b[31(red)"]);
         assert_eq!(shown("\x1b[31m<b>\x1b[0m"), ["<b>(red)"]);
     }
 
@@ -187,7 +177,7 @@ mod tests {
                 let letters: String = text.chars().filter(char::is_ascii_lowercase).collect();
                 let without = |text: &str| text.replace(['m', 'u', 'b'], "");
                 prop_assert_eq!(without(&kept), without(&letters));
-                prop_assert!(!plain_text(&found).contains('\u{1b}'));
+                prop_assert!(!plain_text(&found).contains('\x1b'));
             }
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::api_access::check_api;
-use super::dashboard::check_dashboard;
 use super::choice::SandboxType;
+use super::dashboard::check_dashboard;
 use super::env_vars::{EnvVar, EnvVarRole, env_vars};
 use super::error::ConfigError;
 use super::key::KeyPath;

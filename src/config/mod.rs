@@ -58,8 +58,8 @@ use variables::EnvVariables;
 
 pub use api_access::ApiAccessSettings;
 pub use choice::{
-    DashboardMode, DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests,
-    SandboxType, SealSetting, WorkspaceSetting,
+    DashboardMode, DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable,
+    OnWeakenedTests, SandboxType, SealSetting, WorkspaceSetting,
 };
 pub use dashboard::DashboardSettings;
 pub use daytona::DaytonaSettings;

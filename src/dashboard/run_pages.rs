@@ -33,7 +33,11 @@ async fn run_page(
 ) -> Result<Page, PageError> {
     let status = client.get(&format!("/api/runs/{run}")).await?;
     // Until a worker takes it, a run in the queue has no other state that says something.
-    let shown = if status["queue"] == QUEUED { "queue" } else { "state" };
+    let shown = if status["queue"] == QUEUED {
+        "queue"
+    } else {
+        "state"
+    };
     let state = status[shown].clone();
     let id: String = run.chars().take(SHORT_ID).collect();
     let title = format!("{}: {} ({id})", state.as_str().unwrap_or_default(), tab);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::reading::rows;
 use crate::service::{Service, create_token, done, user_file};
-use crate::support::ralph::{Place, commit, doing, run, script, whole_task, write};
+use crate::support::ralph::{Place, TASK, commit, doing, run, script, whole_task, write};
 
 #[test]
 fn budgets_and_the_cost_of_each_checkbox_are_shown() {
@@ -16,7 +16,7 @@ fn budgets_and_the_cost_of_each_checkbox_are_shown() {
     };
     assert_eq!(
         budget("max_iterations"),
-        &json!({"name": "max_iterations", "unit": "iterations", "used": 1.0, "limit": 30.0})
+        &json!({"name": "max_iterations", "unit": "iterations", "used": 1.0, "limit": 6.0})
     );
     let cost = budget("max_cost_usd_estimate");
     assert_eq!(
@@ -24,8 +24,11 @@ fn budgets_and_the_cost_of_each_checkbox_are_shown() {
         (&0.001.into(), &10.0.into()),
         "{usage}"
     );
-    // Without a limit there is nothing to fill.
-    assert_eq!(budget("max_tokens_total"), &Value::Null);
+    let tokens = budget("max_tokens_total");
+    assert_eq!(
+        (&tokens["used"], &tokens["limit"]),
+        (&110.0.into(), &1_000_000.0.into())
+    );
     assert_eq!(
         rows(&usage, "checkboxes"),
         &[
@@ -44,7 +47,10 @@ fn the_pull_request_is_shown_as_it_was_opened() {
         (&true.into(), &false.into()),
         "{request}"
     );
-    assert!(request["title"].as_str().unwrap().contains("Say hello"), "{request}");
+    assert!(
+        request["title"].as_str().unwrap().contains("Say hello"),
+        "{request}"
+    );
     let body = request["body"].as_str().unwrap();
     let file = std::fs::read_to_string(request["location"].as_str().unwrap()).unwrap();
     assert!(body.contains("M1.1") && file.contains(body.trim()), "{body}");
@@ -53,9 +59,9 @@ fn the_pull_request_is_shown_as_it_was_opened() {
 
 #[test]
 fn a_run_without_a_pull_request_has_none() {
-    let place = Place::new();
-    place.run(&["submit"]).expect(0, &[]);
-    let service = Service::start(place);
+    let service = Service::start(Place::new());
+    let new = json!({"task": TASK, "script": script([whole_task()]).to_string()});
+    service.post("/api/runs", &new).expect(201);
     let request = service.get(&format!("/api/runs/{}/pull-request", service.place.run_id()));
     assert_eq!(
         (&request["location"], &request["is_opened"]),
@@ -74,7 +80,10 @@ fn settings_have_their_places_and_no_secrets() {
     let settings = answer.expect(200);
     let setting = |key: &str| rows(&settings, "settings").iter().find(|one| one["key"] == key);
     let mode = setting("dashboard.mode").unwrap();
-    assert_eq!((&mode["value"], &mode["layer"]), (&"GUIDED".into(), &"user".into()));
+    assert_eq!(
+        (&mode["value"], &mode["layer"]),
+        (&"GUIDED".into(), &"user".into())
+    );
     assert!(mode["source"].as_str().unwrap().contains("config.toml"), "{mode}");
     assert_eq!(setting("env.ANTHROPIC_API_KEY").unwrap()["value"], "***");
     assert_eq!(setting("budget.max_iterations").unwrap()["layer"], "default");

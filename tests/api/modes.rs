@@ -58,7 +58,9 @@ fn guided_runs_take_notes_that_say_what_they_are_about() {
     post(&service, "notes", &note("rumour", "M1.1")).expect_problem(400, "unknown variant `rumour`");
     post(&service, "commands", &json!({"name": "lint"})).expect_problem(403, "needs the mode `DEBUG`");
     held.let_go();
-    held.live.wait().expect(0, &["tester: note: Correction about M1.1"]);
+    held.live
+        .wait()
+        .expect(0, &["tester: note: Correction about M1.1"]);
     let notes = service.place.noted("notes.md");
     for said in [
         "Note from a person: Correction about M1.1: Mind the tests.",
@@ -91,10 +93,15 @@ fn debugged_runs_run_commands_of_the_list_in_their_sandbox_and_no_others() {
         .ask_as(&reader, "POST", &path, Some(&json!({"name": "lint"})))
         .expect_problem(403, "needs the scope `steer`");
     let asked = post(&service, "commands", &json!({"name": "lint"})).expect(202);
-    assert!(asked["what"].as_str().unwrap().starts_with("run lint: "), "{asked}");
+    assert!(
+        asked["what"].as_str().unwrap().starts_with("run lint: "),
+        "{asked}"
+    );
     held.let_go();
     // What the command finds is shown, and fails nothing.
-    held.live.wait().expect(0, &["checked-by-lint", "tester: run lint"]);
+    held.live
+        .wait()
+        .expect(0, &["checked-by-lint", "tester: run lint"]);
     let output = service.place.noted("commands/lint.txt");
     // It ran in the clone, where the first iteration left its draft.
     assert!(output.contains("checked-by-lint\ndraft\n"), "{output}");

@@ -182,7 +182,10 @@ fn pages_of_the_log_join_in_both_directions_and_around_a_line() {
     let service = Service::start(place);
     let log = format!("/api/runs/{}/log", service.place.run_id());
     let whole = service.get(&format!("{log}?after=0"));
-    assert_eq!((&whole["is_cut"], &whole["earlier"]), (&false.into(), &Value::Null));
+    assert_eq!(
+        (&whole["is_cut"], &whole["earlier"]),
+        (&false.into(), &Value::Null)
+    );
     let (mut back, mut before) = (Vec::new(), String::new());
     loop {
         let page = service.get(&format!("{log}?limit=7{before}"));
@@ -198,10 +201,16 @@ fn pages_of_the_log_join_in_both_directions_and_around_a_line() {
     assert_eq!(&back, rows(&whole, "lines"));
     let around = service.get(&format!("{log}?limit=6&at={}", back[20]["id"]));
     assert_eq!(rows(&around, "lines"), &back[18..24]);
-    assert_eq!((&around["earlier"], &around["is_cut"]), (&back[18]["id"], &true.into()));
+    assert_eq!(
+        (&around["earlier"], &around["is_cut"]),
+        (&back[18]["id"], &true.into())
+    );
     let last = back.last().unwrap();
     let around = service.get(&format!("{log}?limit=6&at={}", last["id"]));
-    assert_eq!((around["lines"].as_array().unwrap().last(), &around["is_cut"]), (Some(last), &false.into()));
+    assert_eq!(
+        (around["lines"].as_array().unwrap().last(), &around["is_cut"]),
+        (Some(last), &false.into())
+    );
 }
 
 #[test]

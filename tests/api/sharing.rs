@@ -136,14 +136,33 @@ fn an_exported_run_is_one_file_without_scripts_and_secrets() {
     let service = Service::start(place);
     let answer = service.ask("GET", &format!("/api/runs/{id}/export"), None);
     assert_eq!(answer.status, 200, "{answer:?}");
-    for header in ["text/html", "attachment; filename=\"ralph-", "default-src 'none'", "sandbox"] {
+    for header in [
+        "text/html",
+        "attachment; filename=\"ralph-",
+        "default-src 'none'",
+        "sandbox",
+    ] {
         assert!(answer.headers.contains(header), "{header}: {}", answer.headers);
     }
     let html = &answer.body;
-    for said in ["Say hello", "grep -q hello a.txt", "+hello", "iteration 1 with", "[redacted]"] {
+    for said in [
+        "Say hello",
+        "grep -q hello a.txt",
+        "+hello",
+        "iteration 1 with",
+        "[redacted]",
+    ] {
         assert!(html.contains(said), "{said} is not in {html}");
     }
-    for forbidden in ["<script", "<img", "<link", "url(", "@import", SECRET, "9&lt;&amp;&gt;a"] {
+    for forbidden in [
+        "<script",
+        "<img",
+        "<link",
+        "url(",
+        "@import",
+        SECRET,
+        "9&lt;&amp;&gt;a",
+    ] {
         assert!(!html.contains(forbidden), "{forbidden} is in {html}");
     }
 }

@@ -21,7 +21,9 @@ fn findings(browser: &Browser, axe: &str) -> Vec<String> {
         "const done = arguments[arguments.length - 1];
          axe.run(document, {resultTypes: ['violations']}).then((result) => done(result.violations), (error) => done(String(error)));",
     );
-    let violations = found.as_array().unwrap_or_else(|| panic!("axe-core ended with {found}"));
+    let violations = found
+        .as_array()
+        .unwrap_or_else(|| panic!("axe-core ended with {found}"));
     let is_serious = |one: &&Value| matches!(one["impact"].as_str(), Some("serious" | "critical"));
     let line = |one: &Value| {
         let nodes = one["nodes"].as_array().into_iter().flatten();
@@ -39,7 +41,9 @@ fn axe_finds_nothing_serious_on_any_page_in_both_colour_schemes() {
     let browser = need!(Browser::start());
     let place = Place::new();
     user_file(&place, "[dashboard]\nmode = \"DEBUG\"\n");
-    let colours = (30..38).map(|code| format!("\\033[{code}mcolour\\033[0m ")).collect::<String>();
+    let colours = (30..38)
+        .map(|code| format!("\\033[{code}mcolour\\033[0m "))
+        .collect::<String>();
     let prints = run(&format!("printf '{colours}\\033[2mdim\\033[0m\\n'"));
     place
         .run_script(&script([doing([prints]), whole_task()]))
@@ -47,28 +51,61 @@ fn axe_finds_nothing_serious_on_any_page_in_both_colour_schemes() {
     let id = place.run_id();
     let dashboard = Dashboard::start(&place);
     let pages = [
-        "/", "/new", "/credentials", "/workers", "/images", "/settings", "/nothing", "/runs/{run}", "/runs/{run}/log",
-        "/runs/{run}/task", "/runs/{run}/notes", "/runs/{run}/iterations", "/runs/{run}/iterations/1",
-        "/runs/{run}/compare?first=1&second=2", "/runs/{run}/diff", "/runs/{run}/pull-request", "/runs/{run}/diagnosis",
-        "/runs/{run}/network", "/runs/{run}/sandbox",
+        "/",
+        "/new",
+        "/credentials",
+        "/workers",
+        "/images",
+        "/settings",
+        "/nothing",
+        "/runs/{run}",
+        "/runs/{run}/log",
+        "/runs/{run}/task",
+        "/runs/{run}/notes",
+        "/runs/{run}/iterations",
+        "/runs/{run}/iterations/1",
+        "/runs/{run}/compare?first=1&second=2",
+        "/runs/{run}/diff",
+        "/runs/{run}/pull-request",
+        "/runs/{run}/diagnosis",
+        "/runs/{run}/network",
+        "/runs/{run}/sandbox",
     ];
     let mut wrong = Vec::new();
     browser.open(&dashboard.url("/login"));
-    wrong.extend(findings(&browser, &axe).into_iter().map(|one| format!("/login: {one}")));
+    wrong.extend(
+        findings(&browser, &axe)
+            .into_iter()
+            .map(|one| format!("/login: {one}")),
+    );
     dashboard.log_in(&browser);
     for scheme in ["light", "dark"] {
         browser.colour_scheme(scheme);
         for page in pages {
             let page = page.replace("{run}", &id);
             browser.open(&dashboard.url(&page));
-            wrong.extend(findings(&browser, &axe).into_iter().map(|one| format!("{page}, {scheme}: {one}")));
+            wrong.extend(
+                findings(&browser, &axe)
+                    .into_iter()
+                    .map(|one| format!("{page}, {scheme}: {one}")),
+            );
         }
-        let html = browser.eval(&format!("return fetch('/api/runs/{id}/export').then((answer) => answer.text())"));
+        let html = browser.eval(&format!(
+            "return fetch('/api/runs/{id}/export').then((answer) => answer.text())"
+        ));
         let file = place.path().join("export.html");
         std::fs::write(&file, html.as_str().unwrap()).unwrap();
         browser.open(&format!("file://{}", file.display()));
-        wrong.extend(findings(&browser, &axe).into_iter().map(|one| format!("export, {scheme}: {one}")));
+        wrong.extend(
+            findings(&browser, &axe)
+                .into_iter()
+                .map(|one| format!("export, {scheme}: {one}")),
+        );
         browser.open(&dashboard.url("/"));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // It does find what is wrong.
+    browser.eval("document.querySelector('main').append(document.createElement('button'))");
+    let found = findings(&browser, &axe);
+    assert!(found.iter().any(|one| one.contains("button-name")), "{found:?}");
 }

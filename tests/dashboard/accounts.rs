@@ -12,7 +12,7 @@ fn budgets_are_bars_and_boxes_have_costs() {
     let dashboard = Dashboard::start(&place);
     dashboard.log_in(&browser);
     browser.open(&dashboard.url(&format!("/runs/{}", place.run_id())));
-    browser.wait_for_text("#overview", "1 of 30");
+    browser.wait_for_text("#overview", "1 of 6");
     browser.wait_for_text(".boxes", "$0.0005, iteration 1");
     let filled = browser.eval("return document.querySelector('[aria-labelledby=budget-1]').value");
     assert_eq!(filled, 1);
@@ -36,10 +36,7 @@ fn the_diff_offers_what_changed_since_the_last_look() {
     browser.open(&dashboard.url(&diff));
     assert_eq!(browser.text("#since"), "");
     // As if the first iteration had been there when this browser looked last.
-    browser.eval(&format!(
-        "localStorage.setItem('seen:{}', 1)",
-        place.run_id()
-    ));
+    browser.eval(&format!("localStorage.setItem('seen:{}', 1)", place.run_id()));
     held.let_go();
     held.live.wait().expect(0, &["done"]);
     browser.open(&dashboard.url(&diff));
@@ -48,7 +45,10 @@ fn the_diff_offers_what_changed_since_the_last_look() {
     browser.click("#since");
     browser.wait_for_path(&format!("{diff}?since=1"));
     let changes = browser.text("#changes");
-    assert!(changes.contains("a.txt") && !changes.contains("draft.txt"), "{changes}");
+    assert!(
+        changes.contains("a.txt") && !changes.contains("draft.txt"),
+        "{changes}"
+    );
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
@@ -69,6 +69,9 @@ fn colours_of_programs_are_shown_without_inline_style() {
         "return [getComputedStyle(document.querySelector('.sgr-red')).color, getComputedStyle(document.body).color]",
     );
     assert_ne!(colours[0], colours[1]);
-    assert_eq!(browser.eval("return document.querySelectorAll('[style], #log b').length"), 0);
+    assert_eq!(
+        browser.eval("return document.querySelectorAll('[style], #log b').length"),
+        0
+    );
     assert_eq!(browser.complaints(), [""; 0]);
 }

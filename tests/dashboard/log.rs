@@ -12,13 +12,23 @@ const PAGE: u64 = 500;
 /// A place with a run whose log has more lines than three pages.
 fn talkative() -> Place {
     let place = Place::new();
-    let answers = [doing([run("seq -f 'number %g' 1 1700")]), whole_task()];
-    place.run_script(&script(answers)).expect(0, &["done"]);
+    // Of each command only the first lines are reported.
+    let counts = (0..17).map(|part| {
+        run(&format!(
+            "seq -f 'number %g' {} {}",
+            part * 100 + 1,
+            part * 100 + 100
+        ))
+    });
+    place
+        .run_script(&script([doing(counts), whole_task()]))
+        .expect(0, &["done"]);
     place
 }
 
 fn line_ids(browser: &Browser) -> Vec<u64> {
-    let ids = browser.eval("return [...document.querySelectorAll('#log li')].map((one) => Number(one.id.slice(1)))");
+    let ids = browser
+        .eval("return [...document.querySelectorAll('#log li')].map((one) => Number(one.id.slice(1)))");
     ids.as_array().unwrap().iter().filter_map(Value::as_u64).collect()
 }
 
@@ -63,7 +73,10 @@ fn the_address_of_a_line_leads_to_it_wherever_it_is() {
     browser.open(&dashboard.url(&format!("{log}#e{old}")));
     browser.wait_for_path(&format!("{log}?at={old}"));
     browser.wait_for_text(&format!("#e{old}"), "number 7");
-    assert_eq!(browser.eval("return document.querySelector('li:target').id"), format!("e{old}"));
+    assert_eq!(
+        browser.eval("return document.querySelector('li:target').id"),
+        format!("e{old}")
+    );
     // The link of a line is such an address, also without a script.
     let link = browser.eval(&format!("return document.querySelector('#e{old} a').href"));
     assert_eq!(link, dashboard.url(&format!("{log}?at={old}#e{old}")));
@@ -81,9 +94,15 @@ fn the_download_has_all_lines_and_is_sent_in_pieces() {
         "return fetch(document.querySelector('a[download]').href)
          .then(async (answer) => [answer.headers.get('content-length'), await answer.text()])",
     );
-    assert_eq!(answer[0], Value::Null, "the whole text was there before the first byte was sent");
+    assert_eq!(
+        answer[0],
+        Value::Null,
+        "the whole text was there before the first byte was sent"
+    );
     let text = answer[1].as_str().unwrap();
-    let count = (1..=1700).filter(|number| text.contains(&format!("| number {number}\n"))).count();
+    let count = (1..=1700)
+        .filter(|number| text.contains(&format!("| number {number}\n")))
+        .count();
     assert_eq!(count, 1700, "{text}");
 }
 
@@ -91,7 +110,11 @@ fn the_download_has_all_lines_and_is_sent_in_pieces() {
 fn a_queued_run_is_shown_as_queued() {
     let browser = need!(Browser::start());
     let place = Place::new();
-    place.run(&["submit"]).expect(0, &[]);
+    let file = place.path().join("script.json");
+    std::fs::write(&file, script([whole_task()]).to_string()).unwrap();
+    place
+        .run(&["submit", "--script", file.to_str().unwrap()])
+        .expect(0, &[]);
     let dashboard = Dashboard::start(&place);
     dashboard.log_in(&browser);
     browser.open(&dashboard.url(&format!("/runs/{}", place.run_id())));

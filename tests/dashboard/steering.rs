@@ -70,7 +70,17 @@ fn a_shared_run_has_no_controls_and_leads_nowhere_else() {
     browser.click("button.primary");
     browser.wait_for_path(&run);
     assert_eq!(browser.complaints(), [""; 0]);
-    for page in ["", "/log", "/task", "/notes", "/iterations", "/diff", "/diagnosis", "/network", "/sandbox"] {
+    for page in [
+        "",
+        "/log",
+        "/task",
+        "/notes",
+        "/iterations",
+        "/diff",
+        "/diagnosis",
+        "/network",
+        "/sandbox",
+    ] {
         browser.open(&dashboard.url(&format!("{run}{page}")));
         assert!(!browser.text("h1").is_empty(), "{page}");
         let controls = browser.eval(
@@ -93,9 +103,8 @@ fn an_exported_run_opens_without_the_service_and_loads_nothing() {
     let dashboard = Dashboard::start(&place);
     dashboard.log_in(&browser);
     browser.open(&dashboard.url(&format!("/runs/{}", place.run_id())));
-    let html = browser.eval(
-        "return fetch(document.querySelector('a[download]').href).then((answer) => answer.text())",
-    );
+    let html = browser
+        .eval("return fetch(document.querySelector('a[download]').href).then((answer) => answer.text())");
     drop(dashboard);
     let file = place.path().join("export.html");
     std::fs::write(&file, html.as_str().unwrap()).unwrap();
@@ -106,7 +115,10 @@ fn an_exported_run_opens_without_the_service_and_loads_nothing() {
     // The policy of the file allows its own style, and nothing is loaded.
     let line = browser.eval("return getComputedStyle(document.querySelector('pre')).borderTopWidth");
     assert_eq!(line, "1px");
-    assert_eq!(browser.eval("return performance.getEntriesByType('resource').length"), 0);
+    assert_eq!(
+        browser.eval("return performance.getEntriesByType('resource').length"),
+        0
+    );
     assert_eq!(browser.eval("return document.scripts.length"), 0);
     assert_eq!(browser.complaints(), [""; 0]);
 }
@@ -156,7 +168,9 @@ fn a_person_queues_a_run_with_a_form() {
     browser.type_text("[name='settings:budget.max_cost_usd_estimate']", "1.5");
     browser.type_text("#task", "# nothing to do");
     browser.click("button.primary");
-    eventually("the task is refused", || browser.text("form output").contains("is not valid"));
+    eventually("the task is refused", || {
+        browser.text("form output").contains("is not valid")
+    });
     browser.type_text("#task", TASK);
     browser.click("button.primary");
     eventually("the run is queued", || browser.path().starts_with("/runs/"));
@@ -164,6 +178,9 @@ fn a_person_queues_a_run_with_a_form() {
     browser.wait_for_text("#overview", "0 of 7");
     browser.wait_for_text("#overview", "$0.00 of $1.50");
     let complaints = browser.complaints();
-    let others: Vec<&String> = complaints.iter().filter(|one| !one.contains("/api/runs")).collect();
+    let others: Vec<&String> = complaints
+        .iter()
+        .filter(|one| !one.contains("/api/runs"))
+        .collect();
     assert!(others.is_empty(), "{others:?}");
 }
