@@ -23,11 +23,11 @@ pub struct DashboardSettings {
 
 /// Names of commands are parts of file names.
 pub(super) fn check_dashboard(stack: &mut LayerStack, settings: &ConfigSettings) {
-    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     let is_name = |name: &str| (1..=40).contains(&name.len()) && name.bytes().all(is_letter);
     for (name, line) in &settings.dashboard.commands {
         let reason = if !is_name(name) {
-            "the name of a command has 1 to 40 lower-case letters, digits, `-` or `_`"
+            "the name of a command has 1 to 40 letters, digits, `-` or `_`"
         } else if line.trim().is_empty() {
             "the command is empty"
         } else {
