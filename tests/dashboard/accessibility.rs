@@ -13,6 +13,29 @@ fn axe() -> Result<String, String> {
     std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))
 }
 
+/// Every page that needs a login.
+const PAGES: [&str; 19] = [
+    "/",
+    "/new",
+    "/credentials",
+    "/workers",
+    "/images",
+    "/settings",
+    "/nothing",
+    "/runs/{run}",
+    "/runs/{run}/log",
+    "/runs/{run}/task",
+    "/runs/{run}/notes",
+    "/runs/{run}/iterations",
+    "/runs/{run}/iterations/1",
+    "/runs/{run}/compare?first=1&second=2",
+    "/runs/{run}/diff",
+    "/runs/{run}/pull-request",
+    "/runs/{run}/diagnosis",
+    "/runs/{run}/network",
+    "/runs/{run}/sandbox",
+];
+
 /// What is seriously wrong with the page that the browser shows, in one line each.
 fn findings(browser: &Browser, axe: &str) -> Vec<String> {
     // A script of the driver is not subject to the policy of the page.
@@ -41,36 +64,13 @@ fn axe_finds_nothing_serious_on_any_page_in_both_colour_schemes() {
     let browser = need!(Browser::start());
     let place = Place::new();
     user_file(&place, "[dashboard]\nmode = \"DEBUG\"\n");
-    let colours = (30..38)
-        .map(|code| format!("\\033[{code}mcolour\\033[0m "))
-        .collect::<String>();
-    let prints = run(&format!("printf '{colours}\\033[2mdim\\033[0m\\n'"));
+    let colours = r"\033[30ma \033[31mb \033[32mc \033[33md \033[34me \033[35mf \033[36mg \033[37mh";
+    let prints = run(&format!(r"printf '{colours} \033[0;2mdim\033[0m\n'"));
     place
         .run_script(&script([doing([prints]), whole_task()]))
         .expect(0, &["done"]);
     let id = place.run_id();
     let dashboard = Dashboard::start(&place);
-    let pages = [
-        "/",
-        "/new",
-        "/credentials",
-        "/workers",
-        "/images",
-        "/settings",
-        "/nothing",
-        "/runs/{run}",
-        "/runs/{run}/log",
-        "/runs/{run}/task",
-        "/runs/{run}/notes",
-        "/runs/{run}/iterations",
-        "/runs/{run}/iterations/1",
-        "/runs/{run}/compare?first=1&second=2",
-        "/runs/{run}/diff",
-        "/runs/{run}/pull-request",
-        "/runs/{run}/diagnosis",
-        "/runs/{run}/network",
-        "/runs/{run}/sandbox",
-    ];
     let mut wrong = Vec::new();
     browser.open(&dashboard.url("/login"));
     wrong.extend(
@@ -81,7 +81,7 @@ fn axe_finds_nothing_serious_on_any_page_in_both_colour_schemes() {
     dashboard.log_in(&browser);
     for scheme in ["light", "dark"] {
         browser.colour_scheme(scheme);
-        for page in pages {
+        for page in PAGES {
             let page = page.replace("{run}", &id);
             browser.open(&dashboard.url(&page));
             wrong.extend(
