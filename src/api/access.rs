@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, StatusCode, header};
 
+use crate::id::RunId;
 use crate::secret::Secret;
 use crate::store::{ApiScope, ApiSecretKind, Store};
 
@@ -38,12 +39,17 @@ pub(super) struct Caller {
     /// The name of the token.
     pub(super) name: String,
     pub(super) scope: ApiScope,
+    /// The only run that it may look at.
+    pub(super) run: Option<RunId>,
     /// Whether a cookie says so, which a browser also sends when another page makes it.
     pub(super) by_cookie: bool,
     /// Whether a proxy passed the request on, so that it may come from another host.
     pub(super) is_forwarded: bool,
     secret: Secret,
 }
+
+/// What also a caller may use that may only look at one run. The socket checks each run.
+const OF_ANY_CALLER: [&str; 3] = ["/api/session", "/api/logout", "/api/events"];
 
 /// What proxies add to requests. Anyone can send these too, so they only ever forbid something.
 const FORWARDED: [&str; 6] = [
@@ -69,6 +75,7 @@ impl Caller {
         Ok(Self {
             name: found.name,
             scope: found.scope,
+            run: found.run,
             by_cookie: kind == ApiSecretKind::Session,
             is_forwarded: FORWARDED.iter().any(|name| headers.contains_key(*name)),
             secret,
@@ -88,6 +95,29 @@ impl Caller {
                 tracing::warn!(%error, "cannot check an API token again");
                 true
             }
+        }
+    }
+
+    /// Refuses a caller that may only look at one run, if the path is not about that run.
+    pub(super) fn require_path(&self, path: &str) -> Result<(), Problem> {
+        let of_run = path
+            .strip_prefix("/api/runs/")
+            .and_then(|rest| rest.split('/').next());
+        match of_run {
+            _ if self.run.is_none() || OF_ANY_CALLER.contains(&path) => Ok(()),
+            Some(run) => self.require_run(run),
+            None => self.require_run(""),
+        }
+    }
+
+    /// Refuses a caller that may only look at another run.
+    pub(super) fn require_run(&self, run: &str) -> Result<(), Problem> {
+        match &self.run {
+            Some(own) if own.as_str() != run => {
+                let detail = format!("this login may only look at run `{own}`");
+                Err(Problem::forbidden(detail).with_hint("ask the person who shared the run for a login"))
+            }
+            _ => Ok(()),
         }
     }
 

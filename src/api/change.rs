@@ -9,10 +9,12 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::assembly::{ImageOverview, InterventionStatus, RunSandbox, RunUpdate};
+use crate::assembly::{DashboardMode, ImageOverview, InterventionStatus, RunSandbox, RunUpdate};
+use crate::state::HandFile;
 use crate::store::ClaimedRun;
 
 use super::extract::{JsonBody, NamedRun, Parameters};
+use super::operation::require_mode;
 use super::problem::Problem;
 use super::{Api, Caller};
 
@@ -71,6 +73,9 @@ pub(super) async fn write_file(
     NamedRun(run): NamedRun,
     JsonBody(file): JsonBody<WrittenFile>,
 ) -> Result<(StatusCode, Json<InterventionStatus>), Problem> {
+    if file.path.ends_with(HandFile::Notes.name()) {
+        require_mode(api.settings.mode, DashboardMode::Guided)?;
+    }
     let control = api.changing_control(&caller, &run).await?;
     let request = control.write_file(&run, &file.path, &file.text).await?;
     Ok((StatusCode::ACCEPTED, Json(InterventionStatus::pending(&request))))

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::assembly::stored_credentials::{
     check_credential, credential_statuses, remove_credential, store_credential,
 };
-use crate::assembly::{AssemblyContext, CredentialStatus, ModelOverview, SilentReporter};
+use crate::assembly::{AssemblyContext, CredentialStatus, ModelOverview, SettingOverview, SilentReporter};
 use crate::secret::Secret;
 
 use super::Api;
@@ -28,6 +28,19 @@ pub(super) struct ModelList {
 pub(super) async fn models(State(api): State<Arc<Api>>) -> Result<Json<ModelList>, Problem> {
     Ok(Json(ModelList {
         models: ModelOverview::all(&api.context())?,
+    }))
+}
+
+/// The configuration of the service.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SettingList {
+    /// Every setting with where it comes from, by key.
+    settings: Vec<SettingOverview>,
+}
+
+pub(super) async fn settings(State(api): State<Arc<Api>>) -> Result<Json<SettingList>, Problem> {
+    Ok(Json(SettingList {
+        settings: SettingOverview::all(&api.context())?,
     }))
 }
 

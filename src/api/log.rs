@@ -9,13 +9,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, LineStyle, styled_line};
-use crate::state::if_exists;
+use crate::state::{RunDir, if_exists, whole_length};
 use crate::text::{cut_middle, visible};
 
 use super::elsewhere::NamedEvents;
 use super::extract::Parameters;
 use super::problem::Problem;
 use super::runs::blocking;
+use super::sgr::{self, LogSpan};
 
 /// How many lines an answer has, by default and at most.
 const LINES: usize = 500;
@@ -36,7 +37,7 @@ const LONGEST_LINE: usize = 4000;
 /// The longest text to search for, in bytes.
 const LONGEST_SEARCH: usize = 200;
 
-/// Which lines. With `after` the first lines after it, else the last ones before `before`.
+/// Which lines. With `after` the first lines after it, with `at` those around it, else the last ones before `before`.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct LogPage {
     /// The id of an event: lines after it, oldest first. 0 is the beginning.
@@ -45,6 +46,9 @@ pub(super) struct LogPage {
     /// The id of an event: lines up to the one before it. By default the end of the log.
     #[serde(default)]
     before: Option<u64>,
+    /// The id of an event: the lines around it, and its own.
+    #[serde(default)]
+    at: Option<u64>,
     /// How many at most.
     #[serde(default)]
     #[schemars(range(min = 1, max = 5000))]
@@ -64,9 +68,9 @@ pub(super) struct LogLines {
     lines: Vec<LogLine>,
     /// `after` of the lines that follow.
     next: u64,
-    /// `before` of the lines before these; `null` if there are none, or if `after` was given.
+    /// `before` of the lines before these; `null` if there are none.
     earlier: Option<u64>,
-    /// Whether there are more lines after these already.
+    /// Whether the log already goes on after these lines.
     is_cut: bool,
 }
 
@@ -86,6 +90,8 @@ struct LogLine {
     style: LineStyle,
     /// The text. Nothing in it can command a terminal.
     text: String,
+    /// The same text in pieces, if its program coloured it; otherwise empty.
+    spans: Vec<LogSpan>,
 }
 
 pub(super) async fn log(
@@ -97,16 +103,23 @@ pub(super) async fn log(
     let unreadable =
         |error: io::Error| Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     blocking(move || {
-        let lines = match page.after {
-            Some(after) => lines_after(&log.path, after, limit, &filter),
-            None => lines_before(&log.path, page.before, limit, &filter),
+        let lines = match (page.after, page.at) {
+            (Some(after), _) => lines_after(&log.path, after, limit, &filter),
+            (None, Some(at)) => lines_around(&log.path, at, limit, &filter),
+            (None, None) => lines_before(&log.path, page.before, limit, &filter),
         };
         Ok(Json(lines.map_err(unreadable)?))
     })
     .await
 }
 
+/// The last lines of all kinds.
+pub(super) fn newest_lines(run: &RunDir, limit: usize) -> io::Result<LogLines> {
+    lines_before(&run.events_file(), None, limit, &LogFilter::default())
+}
+
 /// Which events are shown.
+#[derive(Default)]
 struct LogFilter {
     kinds: Vec<String>,
     search: String,
@@ -134,9 +147,18 @@ impl LogFilter {
         if !self.kinds.is_empty() && !self.kinds.contains(&kind) {
             return None;
         }
-        let (style, text) = styled_line(&event);
+        let (style, mut text) = styled_line(&event);
+        let mut spans = sgr::spans(&text);
+        if !spans.is_empty() {
+            text = sgr::plain_text(&spans);
+        }
         if !self.search.is_empty() && !text.to_lowercase().contains(&self.search) {
             return None;
+        }
+        let shown = cut_middle(&visible(&text), LONGEST_LINE).into_owned();
+        if shown != text {
+            spans.clear();
+            text = shown;
         }
         Some(LogLine {
             id,
@@ -144,7 +166,8 @@ impl LogFilter {
             iteration: event.iteration,
             kind,
             style,
-            text: cut_middle(&visible(&text), LONGEST_LINE).into_owned(),
+            text,
+            spans,
         })
     }
 }
@@ -180,7 +203,20 @@ fn lines_after(log: &Path, after: u64, limit: usize, filter: &LogFilter) -> io::
             found.lines.push(shown);
         }
     }
-    found.is_cut = found.lines.len() == limit || text >= MOST_TEXT;
+    let file = reader.get_mut();
+    let length = file.metadata()?.len();
+    found.is_cut = found.next < whole_length(file, length)?;
+    let first = found.lines.first().filter(|_| after > 0);
+    found.earlier = first.map(|line| line.id);
+    Ok(found)
+}
+
+/// The lines around an event: up to half of them end with its own line, the others follow it.
+fn lines_around(log: &Path, at: u64, limit: usize, filter: &LogFilter) -> io::Result<LogLines> {
+    let upto = lines_before(log, Some(at.saturating_add(1)), limit.div_ceil(2), filter)?;
+    let mut found = lines_after(log, upto.next, limit.saturating_sub(upto.lines.len()), filter)?;
+    found.lines.splice(0..0, upto.lines);
+    found.earlier = upto.earlier;
     Ok(found)
 }
 
@@ -237,6 +273,7 @@ fn lines_before(log: &Path, before: Option<u64>, limit: usize, filter: &LogFilte
     found.lines.drain(..extra);
     let first = found.lines.first().filter(|_| extra > 0 || start > 0);
     found.earlier = first.map(|line| line.id);
+    found.is_cut = before.is_some() && found.next < whole_length(&mut file, length)?;
     Ok(found)
 }
 

@@ -7,6 +7,7 @@ mod access;
 mod change;
 mod create;
 mod elsewhere;
+mod export;
 mod extract;
 mod guard;
 mod host;
@@ -16,11 +17,14 @@ mod login;
 mod metrics;
 mod openapi;
 mod operation;
+mod operations;
 mod problem;
 mod run_list;
 mod run_news;
 mod runs;
 mod serve;
+mod sgr;
+mod share;
 mod socket;
 mod steer;
 mod tail;
@@ -31,7 +35,7 @@ use std::sync::Arc;
 
 use axum::Router;
 
-use crate::assembly::{AssemblyError, RunControl, Surroundings};
+use crate::assembly::{AssemblyError, DashboardMode, RunControl, Surroundings};
 use crate::metrics::Metrics;
 use crate::service::RunIndex;
 use crate::store::Store;
@@ -57,6 +61,8 @@ pub struct ApiSettings {
     pub allowed_origins: Vec<String>,
     /// Whether callers from other hosts may change runs that have no isolation.
     pub dangerously_allow_local: bool,
+    /// How much callers may ask of runs, besides what their scopes decide.
+    pub mode: DashboardMode,
 }
 
 impl ApiSettings {
@@ -138,7 +144,7 @@ impl Api {
         let api = Arc::new(self);
         tokio::spawn(report_changes(&api.index, api.store.clone(), api.news.clone()));
         tokio::spawn(RunIndex::follow(Arc::downgrade(&api.index)));
-        let routed = operation::router(openapi::operations()).with_state(api.clone());
+        let routed = operation::router(operations::operations(), api.settings.mode).with_state(api.clone());
         // A router without routes, so that the checks run before any path is matched.
         Router::new()
             .fallback_service(add(routed))

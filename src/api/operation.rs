@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::handler::Handler;
 use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Extension, Router};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use crate::assembly::DashboardMode;
 use crate::store::ApiScope;
 
 use super::Api;
@@ -32,6 +33,8 @@ pub(super) struct Operation {
     pub(super) summary: &'static str,
     /// The scope that a caller needs; `None` if everyone may call it.
     pub(super) scope: Option<ApiScope>,
+    /// The mode that the service needs.
+    pub(super) mode: DashboardMode,
     pub(super) parameters: Option<SchemaOf>,
     pub(super) body: Option<SchemaOf>,
     pub(super) status: StatusCode,
@@ -66,6 +69,7 @@ impl Operation {
             id,
             summary,
             scope: Some(ApiScope::Read),
+            mode: DashboardMode::Autonomous,
             parameters: None,
             body: None,
             status: StatusCode::OK,
@@ -78,6 +82,11 @@ impl Operation {
 
     pub(super) fn scope(mut self, scope: Option<ApiScope>) -> Self {
         self.scope = scope;
+        self
+    }
+
+    pub(super) fn mode(mut self, mode: DashboardMode) -> Self {
+        self.mode = mode;
         self
     }
 
@@ -108,17 +117,26 @@ impl Operation {
     }
 }
 
-/// A router with these operations. Each checks the scope of the caller.
-pub(super) fn router(operations: Vec<Operation>) -> Router<Arc<Api>> {
+/// A router with these operations, in a service with this mode. Each checks the scope of the caller.
+pub(super) fn router(operations: Vec<Operation>, mode: DashboardMode) -> Router<Arc<Api>> {
     let mut router = Router::new();
     for operation in operations {
         let handler = match operation.scope {
             None => operation.handler,
-            Some(scope) => operation
-                .handler
-                .route_layer(from_fn(move |caller, request, next| {
-                    require(scope, caller, request, next)
-                })),
+            Some(scope) => {
+                let needed = operation.mode;
+                let check = move |caller: Extension<Caller>, request: Request, next: Next| async move {
+                    let checked = caller
+                        .require(scope)
+                        .and_then(|()| caller.require_path(request.uri().path()))
+                        .and_then(|()| require_mode(mode, needed));
+                    match checked {
+                        Ok(()) => next.run(request).await,
+                        Err(problem) => problem.into_response(),
+                    }
+                };
+                operation.handler.route_layer(from_fn(check))
+            }
         };
         router = router.route(operation.path, handler);
     }
@@ -130,14 +148,14 @@ pub(super) fn router(operations: Vec<Operation>) -> Router<Arc<Api>> {
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
 }
 
-async fn require(
-    scope: ApiScope,
-    caller: axum::Extension<Caller>,
-    request: axum::extract::Request,
-    next: Next,
-) -> axum::response::Response {
-    match caller.require(scope) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
+/// Refuses what a service in this mode does not do, for any caller.
+pub(super) fn require_mode(mode: DashboardMode, needed: DashboardMode) -> Result<(), Problem> {
+    if mode >= needed {
+        return Ok(());
     }
+    let (has, needs) = (mode.name(), needed.name());
+    let detail = format!("this needs the mode `{needs}`, and the service is in the mode `{has}`");
+    Err(Problem::forbidden(detail).with_hint(format!(
+        "set dashboard.mode = \"{needs}\" in your user file and start the service again"
+    )))
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::assembly::run_view::no_iteration;
-use crate::assembly::{RunControl, RunStatus};
+use crate::assembly::{DiffRange, RunControl, RunPullRequest, RunStatus, RunUsage};
 use crate::state::{IterationRecord, JournalLine, RunDir, standing_records};
 
 use super::elsewhere::NamedEvents;
@@ -48,14 +48,39 @@ pub(super) async fn blocking<T: Send + 'static>(
     })?
 }
 
-pub(super) async fn get(State(api): State<Arc<Api>>, NamedId(id): NamedId) -> ApiResult<RunStatus> {
+/// The state of a run, and where it is in the queue.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RunDetails {
+    #[serde(flatten)]
+    status: RunStatus,
+    /// Where it is in the queue: `queued`, `running`, `finished` or `needs_person`; `null` if it is not there.
+    queue: Option<String>,
+    /// The worker that has claimed it.
+    worker: Option<String>,
+}
+
+pub(super) async fn get(State(api): State<Arc<Api>>, NamedId(id): NamedId) -> ApiResult<RunDetails> {
+    let queued = api.store.queue_row(&id).await?;
+    let (queue, worker) = queued.map_or((None, None), |row| (Some(row.state.to_string()), row.owner));
     let here = api.run_here(&id)?;
     if let Some(row) = api.newer_elsewhere(&id, here.as_ref()).await? {
-        return Ok(Json(RunStatus::of_row(&row)));
+        let status = RunStatus::of_row(&row);
+        return Ok(Json(RunDetails {
+            status,
+            queue,
+            worker,
+        }));
     }
     let run = api.existing(&id, here)?;
-    api.read_journal(run, |run, lines| Ok(RunStatus::with_journal(run, lines)?))
-        .await
+    api.read_journal(run, |run, lines| {
+        let status = RunStatus::with_journal(run, lines)?;
+        Ok(RunDetails {
+            status,
+            queue,
+            worker,
+        })
+    })
+    .await
 }
 
 impl Api {
@@ -93,7 +118,7 @@ pub(super) struct IterationList {
 
 /// What a list shows of an iteration.
 #[derive(Serialize, JsonSchema)]
-struct IterationSummary {
+pub(super) struct IterationSummary {
     /// Its number, from 1.
     iteration: u32,
     /// The tip of the branch at its end.
@@ -123,7 +148,7 @@ struct IterationSummary {
 }
 
 impl IterationSummary {
-    fn new(record: &IterationRecord) -> Self {
+    pub(super) fn new(record: &IterationRecord) -> Self {
         Self {
             iteration: record.iteration,
             tip: record.tip.to_string(),
@@ -207,24 +232,44 @@ pub(super) async fn evidence(
     State(api): State<Arc<Api>>,
     NamedRun(run): NamedRun,
 ) -> ApiResult<EvidenceReport> {
-    api.read_journal(run, |_, lines| {
-        let records = standing_records(lines);
-        let newest = records.iter().rev().find(|record| !record.evidence.is_empty());
-        let commands = newest.into_iter().flat_map(|record| &record.evidence);
-        let commands = commands.map(|check| EvidenceCommand {
-            command: check.command.clone(),
-            code: check.code,
-            seconds: check.seconds,
-        });
-        Ok(EvidenceReport {
-            iteration: newest.map(|record| record.iteration),
-            commit: newest.map(|record| record.tip.to_string()),
-            apart: newest.is_some_and(|record| record.evidence_apart),
-            commands: commands.collect(),
-            ticked: newest.map(|record| record.ticked.clone()).unwrap_or_default(),
-        })
-    })
-    .await
+    api.read_journal(run, |_, lines| Ok(newest_evidence(lines))).await
+}
+
+/// The evidence of the newest iteration that gathered some.
+pub(super) fn newest_evidence(lines: &[JournalLine]) -> EvidenceReport {
+    let records = standing_records(lines);
+    let newest = records.iter().rev().find(|record| !record.evidence.is_empty());
+    let commands = newest.into_iter().flat_map(|record| &record.evidence);
+    let commands = commands.map(|check| EvidenceCommand {
+        command: check.command.clone(),
+        code: check.code,
+        seconds: check.seconds,
+    });
+    EvidenceReport {
+        iteration: newest.map(|record| record.iteration),
+        commit: newest.map(|record| record.tip.to_string()),
+        apart: newest.is_some_and(|record| record.evidence_apart),
+        commands: commands.collect(),
+        ticked: newest.map(|record| record.ticked.clone()).unwrap_or_default(),
+    }
+}
+
+pub(super) async fn usage(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+) -> ApiResult<RunUsage> {
+    let control = api.control(&caller);
+    api.read_journal(run, move |run, lines| Ok(control.usage(run, lines)?))
+        .await
+}
+
+pub(super) async fn pull_request(
+    State(api): State<Arc<Api>>,
+    NamedRun(run): NamedRun,
+) -> ApiResult<RunPullRequest> {
+    api.read_journal(run, |run, lines| Ok(RunPullRequest::new(run, lines)?))
+        .await
 }
 
 /// Which events.
@@ -287,6 +332,9 @@ pub(super) struct DiffChoice {
     /// Only those of this iteration.
     #[serde(default)]
     iteration: Option<u32>,
+    /// Only those after this iteration, uncommitted work included. It is left out where `iteration` is given.
+    #[serde(default)]
+    since: Option<u32>,
     /// Only the names of files and how much changed in each.
     #[serde(default)]
     stat: bool,
@@ -309,10 +357,13 @@ pub(super) async fn diff(
     NamedRun(run): NamedRun,
     Parameters(choice): Parameters<DiffChoice>,
 ) -> ApiResult<DiffText> {
+    let range = match (choice.iteration, choice.since) {
+        (Some(number), _) => DiffRange::Iteration(number),
+        (None, Some(number)) => DiffRange::Since(number),
+        (None, None) => DiffRange::Whole,
+    };
     let control = api.control(&caller);
-    let diff = control
-        .diff_within(&run, choice.iteration, choice.stat, DIFF_SHOWN)
-        .await?;
+    let diff = control.diff_within(&run, range, choice.stat, DIFF_SHOWN).await?;
     let bytes = diff.as_ref().map_or(0, |diff| diff.bytes);
     Ok(Json(DiffText {
         diff: diff.map(|diff| diff.text),

@@ -226,6 +226,7 @@ impl Client {
                 "a connection watches at most {MOST_SUBSCRIPTIONS} runs"
             )));
         }
+        self.caller.require_run(&topic)?;
         if topic == RUNS {
             let (news, outlet) = (self.api.news.subscribe(), self.outlet());
             self.api.index.look_for_new().await?;

@@ -8,8 +8,8 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::assembly::{InterventionStatus, RunControl};
-use crate::state::{DiagnosisParts, Intervention, InterventionRequest, RunDir, Sign};
+use crate::assembly::{InterventionStatus, PersonCommand, RunControl};
+use crate::state::{DiagnosisParts, Intervention, InterventionRequest, RunDir, Sign, StructuredNote};
 use crate::store::QueueState;
 
 use super::elsewhere::AskedRun;
@@ -120,22 +120,53 @@ pub(super) async fn doctor(
     api.ask(&caller, &run, Intervention::Doctor).await
 }
 
-/// A note for the next prompt.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NoteText {
-    /// The note.
-    text: String,
-}
-
 pub(super) async fn note(
     State(api): State<Arc<Api>>,
     caller: Caller,
     run: AskedRun,
-    JsonBody(note): JsonBody<NoteText>,
+    JsonBody(note): JsonBody<StructuredNote>,
 ) -> Accepted<InterventionStatus> {
-    api.ask(&caller, &run, Intervention::Note { text: note.text })
-        .await
+    let AskedRun::Here(dir) = &run else {
+        // The checkboxes of its task are on that host.
+        let text = note.rendered();
+        return api.ask(&caller, &run, Intervention::Note { text }).await;
+    };
+    let control = api.changing_control(&caller, dir).await?;
+    Ok(accepted(&control.note(dir, &note)?))
+}
+
+/// The commands that can be run in the sandbox of a run.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CommandList {
+    /// The commands. There are no others.
+    commands: Vec<PersonCommand>,
+}
+
+pub(super) async fn commands(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+) -> Result<Json<CommandList>, Problem> {
+    let commands = api.control(&caller).person_commands(&run)?;
+    Ok(Json(CommandList { commands }))
+}
+
+/// A command of the list.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CommandChoice {
+    /// Its name.
+    name: String,
+}
+
+pub(super) async fn run_command(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamedRun(run): NamedRun,
+    JsonBody(choice): JsonBody<CommandChoice>,
+) -> Accepted<InterventionStatus> {
+    let control = api.changing_control(&caller, &run).await?;
+    Ok(accepted(&control.run_command(&run, &choice.name)?))
 }
 
 pub(super) async fn sign(

@@ -5,9 +5,12 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use crate::gateway::audit::{AuditLog, AuditTally, TallyEntry};
+use crate::model::CredentialRecord;
 use crate::scm::{Checkpoints, Repository, ShownDiff};
+use crate::secret::Redactor;
 use crate::state::{IterationRecord, RunDir, entries_of, standing_records};
 
+use super::credentials::open_vault;
 use super::error::io_error;
 use super::{AssemblyError, RunControl};
 
@@ -29,6 +32,17 @@ pub struct NetworkUse {
     pub blocked: Vec<TallyEntry>,
 }
 
+/// Which changes of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiffRange {
+    /// All since its base, uncommitted work included.
+    Whole,
+    /// Those of one iteration.
+    Iteration(u32),
+    /// Those after an iteration, uncommitted work included.
+    Since(u32),
+}
+
 /// The beginning of a file of a run.
 #[derive(Clone, Debug)]
 pub struct RunFile {
@@ -46,7 +60,8 @@ impl RunControl {
         iteration: Option<u32>,
         only_counts: bool,
     ) -> Result<Option<String>, AssemblyError> {
-        let diff = self.diff_within(run, iteration, only_counts, DIFF_SHOWN).await?;
+        let range = iteration.map_or(DiffRange::Whole, DiffRange::Iteration);
+        let diff = self.diff_within(run, range, only_counts, DIFF_SHOWN).await?;
         Ok(diff.map(|diff| diff.text))
     }
 
@@ -54,37 +69,50 @@ impl RunControl {
     pub(crate) async fn diff_within(
         &self,
         run: &RunDir,
-        iteration: Option<u32>,
+        range: DiffRange,
         only_counts: bool,
         limit: usize,
     ) -> Result<Option<ShownDiff>, AssemblyError> {
         let facts = run.facts();
         let host = self.context.surroundings.host();
         let repository = Repository::open(host, &facts.repository).await?;
-        let (from, to) = match iteration {
-            None => {
-                let checkpoints = Checkpoints::new(repository.clone(), facts.id.clone());
-                let Some(checkpoint) = checkpoints.load().await? else {
-                    return Ok(None);
-                };
-                (facts.base.clone(), checkpoint.work_tree)
-            }
-            Some(number) => {
-                let lines = run.journal()?;
-                let records = standing_records(&lines);
-                let is = |record: &&IterationRecord| record.iteration == number;
-                let Some(at) = records.iter().position(is) else {
-                    return Err(no_iteration(run, number));
-                };
-                let before = at.checked_sub(1).map(|before| records[before].tree.clone());
-                (
-                    before.unwrap_or_else(|| facts.base.clone()),
-                    records[at].tree.clone(),
-                )
-            }
+        let lines = run.journal()?;
+        let records = standing_records(&lines);
+        let position = |number: u32| {
+            let is = |record: &&IterationRecord| record.iteration == number;
+            records
+                .iter()
+                .position(is)
+                .ok_or_else(|| no_iteration(run, number))
+        };
+        let from = match range {
+            DiffRange::Whole => None,
+            DiffRange::Iteration(number) => position(number)?.checked_sub(1),
+            DiffRange::Since(number) => Some(position(number)?),
+        };
+        let from = from.map_or_else(|| facts.base.clone(), |at| records[at].tree.clone());
+        let to = if let DiffRange::Iteration(number) = range {
+            records[position(number)?].tree.clone()
+        } else {
+            let checkpoints = Checkpoints::new(repository.clone(), facts.id.clone());
+            let Some(checkpoint) = checkpoints.load().await? else {
+                return Ok(None);
+            };
+            checkpoint.work_tree
         };
         let diff = repository.diff_text(&from, &to, only_counts, limit).await?;
         Ok(Some(diff))
+    }
+
+    /// Removes the secrets that this host knows from texts about a run: those of its configuration, and stored credentials.
+    pub async fn redactor(&self, run: &RunDir) -> Result<Redactor, AssemblyError> {
+        let redactor = Redactor::new(self.configuration(run)?.secrets());
+        let vault = open_vault(&self.context)?;
+        for kind in CredentialRecord::all() {
+            let stored = vault.load(kind).await?;
+            redactor.learn(stored.iter().flat_map(|(credential, _)| credential.secrets()));
+        }
+        Ok(redactor)
     }
 
     /// The hosts that a run reached or could not reach. Empty without a gateway, as on `local`.

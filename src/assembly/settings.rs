@@ -22,14 +22,7 @@ pub(crate) fn settings(config: &Config, script: Option<&str>) -> Result<RunSetti
         .keys()
         .filter(|name| script.is_none() && routes::uncallable(config, name).is_some());
     Ok(RunSettings {
-        budget: Budget {
-            max_iterations: from.budget.max_iterations.get(),
-            max_wall_time: from.budget.max_wall_time,
-            max_cost: Some(from.budget.max_cost),
-            max_tokens: from.budget.max_tokens_total.map(Into::into),
-            max_consecutive_gutter: from.budget.max_consecutive_gutter.get() as usize,
-            max_rate_limit_wait: from.budget.max_rate_limit_wait,
-        },
+        budget: budget(config),
         diff_line_threshold: u64::from(from.gutter.diff_line_threshold.get()),
         ladder: from.gutter.ladder.iter().map(|rung| to_rung(*rung)).collect(),
         doctor: DoctorRules {
@@ -65,6 +58,19 @@ pub(crate) fn settings(config: &Config, script: Option<&str>) -> Result<RunSetti
         commit_statuses: from.forge.statuses,
         model_wait: MODEL_WAIT,
     })
+}
+
+/// The upper bounds of a run.
+pub(super) fn budget(config: &Config) -> Budget {
+    let from = &config.settings.budget;
+    Budget {
+        max_iterations: from.max_iterations.get(),
+        max_wall_time: from.max_wall_time,
+        max_cost: Some(from.max_cost),
+        max_tokens: from.max_tokens_total.map(Into::into),
+        max_consecutive_gutter: from.max_consecutive_gutter.get() as usize,
+        max_rate_limit_wait: from.max_rate_limit_wait,
+    }
 }
 
 /// What has to hold before a run is done.

@@ -113,6 +113,7 @@ async fn access(
         allowed_hosts: access.allowed_hosts.clone(),
         allowed_origins: access.allowed_origins.clone(),
         dangerously_allow_local: access.dangerously_allow_local,
+        mode: config.settings.dashboard.mode,
     };
     let creates = "`ralph api-token create NAME` creates a token";
     if settings.is_exposed() {

@@ -19,16 +19,16 @@ pub struct ApiAccessSettings {
     pub dangerously_allow_local: bool,
 }
 
-/// A project cannot open the API of the host to others.
+/// A project cannot open the API of the host to others, nor let them do more.
 pub(super) fn check_api(stack: &mut LayerStack) {
     let access = stack
         .entries
         .iter()
-        .filter(|(key, _)| key.to_string().starts_with("api."));
+        .filter(|(key, _)| key.to_string().starts_with("api.") || key.to_string() == "dashboard.mode");
     let foreign = access.filter(|(_, setting)| !is_of_the_user(&setting.origin));
     let foreign: Vec<KeyPath> = foreign.map(|(key, _)| key.clone()).collect();
     for key in foreign {
-        let reason = "a project or a task cannot set who may use the API of this host; move it to your user file \
+        let reason = "a project or a task cannot set who may use the API of this host, and for what; move it to your user file \
                       (`ralph config show` names it)";
         stack.contradiction(&key, reason);
     }

@@ -132,6 +132,31 @@ pub enum OnOverlap {
     Pause,
 }
 
+/// How much people may ask of runs on the dashboard and over the API. Each mode includes the ones before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum DashboardMode {
+    /// Edit what the run is held to (task, signs, profile, hosts), and control it.
+    #[default]
+    Autonomous,
+    /// Also give it notes.
+    Guided,
+    /// Also run commands of a list in its sandbox.
+    Debug,
+}
+
+impl DashboardMode {
+    /// Its name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Autonomous => "AUTONOMOUS",
+            Self::Guided => "GUIDED",
+            Self::Debug => "DEBUG",
+        }
+    }
+}
+
 /// Whether a diagnosis is applied automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -98,6 +98,7 @@ other_vars! {
     Tests RALPH_TEST_PRISM: "Path of Prism, which checks traffic against an OpenAPI document, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_DAYTONA_SDK: "Python with Daytona's SDK for the tests; set by `tests/run`.";
     Tests RALPH_TEST_SCHEMATHESIS: "Path of Schemathesis, which makes requests from an OpenAPI document, for the tests; set by `tests/run`.";
+    Tests RALPH_TEST_AXE: "Path of the script of axe-core, which checks pages for accessibility, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_KEDA_VALIDATE: "Path of a program that validates a ScaledJob by the models of KEDA, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_KUBERNETES_VALIDATE: "Path of kubernetes-validate, which has the schemas of Kubernetes, for the tests; set by `tests/run`.";
     Tests RALPH_TEST_PODMAN: "Address of a podman that the tests load images into and run sandboxes on; set by `tests/run`.";

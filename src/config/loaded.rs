@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::api_access::check_api;
 use super::choice::SandboxType;
+use super::dashboard::check_dashboard;
 use super::env_vars::{EnvVar, EnvVarRole, env_vars};
 use super::error::ConfigError;
 use super::key::KeyPath;
@@ -42,6 +43,7 @@ impl Config {
             check_command_env(&mut stack, settings);
             check_notify(&mut stack, settings);
             check_api(&mut stack);
+            check_dashboard(&mut stack, settings);
         }
         let Some(settings) = settings.filter(|_| stack.findings.is_empty()) else {
             return Err(ConfigError::Invalid {

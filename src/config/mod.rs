@@ -17,6 +17,7 @@
 mod agent_loop;
 mod api_access;
 mod choice;
+mod dashboard;
 mod database;
 mod daytona;
 mod de;
@@ -57,9 +58,10 @@ use variables::EnvVariables;
 
 pub use api_access::ApiAccessSettings;
 pub use choice::{
-    DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests,
-    SandboxType, SealSetting, WorkspaceSetting,
+    DashboardMode, DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable,
+    OnWeakenedTests, SandboxType, SealSetting, WorkspaceSetting,
 };
+pub use dashboard::DashboardSettings;
 pub use daytona::DaytonaSettings;
 pub use docker::DockerSettings;
 pub use error::{ConfigError, ConfigFinding};

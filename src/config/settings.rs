@@ -12,6 +12,7 @@ use super::api_access::ApiAccessSettings;
 use super::choice::{
     DoctorApply, ForgeType, LadderRung, OnFullAudit, OnOverlap, OnUnenforceable, OnWeakenedTests, SandboxType,
 };
+use super::dashboard::DashboardSettings;
 use super::daytona::DaytonaSettings;
 use super::docker::DockerSettings;
 use super::models::ModelSettings;
@@ -76,6 +77,8 @@ pub struct ConfigSettings {
     pub timers: TimerSettings,
     /// Who may use the API.
     pub api: ApiAccessSettings,
+    /// What people may do on the dashboard.
+    pub dashboard: DashboardSettings,
     /// What `ralph serve` does besides answering requests.
     pub service: ServiceSettings,
 }

@@ -15,6 +15,7 @@ use super::Page;
 const LONGEST_ANSWER: usize = 64 * 1024 * 1024;
 
 /// Asks the API in the name of the person who sent a request.
+#[derive(Clone)]
 pub(super) struct ApiClient {
     api: Next,
     /// Who asks, as the checks of the API found.

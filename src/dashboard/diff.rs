@@ -1,6 +1,7 @@
 //! What `git diff` prints, as files and lines of a page.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::text::{cut_middle, visible};
 
@@ -17,7 +18,7 @@ const LONGEST_LINE: usize = 500;
 #[derive(Debug, Default, Serialize)]
 pub(super) struct DiffView {
     files: Vec<FileDiff>,
-    /// Whether lines were left out because there are too many.
+    /// Whether something was left out because there is too much, here or by the API.
     is_cut: bool,
 }
 
@@ -39,7 +40,14 @@ struct DiffLine {
 }
 
 impl DiffView {
-    pub(super) fn new(text: &str) -> Self {
+    /// The view of what the API answers about changes.
+    pub(super) fn new(answer: &Value) -> Self {
+        let mut view = Self::parse(answer["diff"].as_str().unwrap_or_default());
+        view.is_cut |= answer["is_cut"] == true;
+        view
+    }
+
+    fn parse(text: &str) -> Self {
         let mut view = Self::default();
         let (mut shown, mut in_hunk) = (0, false);
         for line in text.lines() {
@@ -114,6 +122,8 @@ impl FileDiff {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const TEXT: &str = "diff --git a/one.txt b/one.txt\nindex 1..2 100644\n--- a/one.txt\n+++ b/one.txt\n@@ -1,2 +1,2 @@\n \
@@ -122,7 +132,8 @@ mod tests {
 
     #[test]
     fn lines_are_counted_by_file() {
-        let view = DiffView::new(TEXT);
+        let view = DiffView::new(&json!({"diff": TEXT, "is_cut": false}));
+        assert!(!view.is_cut);
         let counts: Vec<(&str, usize, usize)> = view
             .files
             .iter()
@@ -139,11 +150,16 @@ mod tests {
             "diff --git a/x b/x\n@@ -0,0 +1,2000 @@\n{}",
             "+line\n".repeat(2000)
         );
-        let view = DiffView::new(&text);
+        let view = DiffView::parse(&text);
         assert!(view.is_cut && view.files[0].is_folded);
         assert_eq!(
             (view.files[0].added, view.files[0].lines.len()),
             (2000, FOLDED_FROM)
         );
+    }
+
+    #[test]
+    fn a_diff_that_the_api_cut_is_cut() {
+        assert!(DiffView::new(&json!({"diff": TEXT, "is_cut": true})).is_cut);
     }
 }

@@ -1,6 +1,11 @@
 //! The pages of one run.
 
+use std::io;
+
+use axum::body::Body;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,6 +18,9 @@ use super::template::encoded;
 /// How many iterations the API gives at once.
 const PAGE: usize = 200;
 
+/// The state of a run in the queue that no worker has taken.
+const QUEUED: &str = "queued";
+
 /// How many characters of a run's id a title shows.
 const SHORT_ID: usize = 8;
 
@@ -24,10 +32,17 @@ async fn run_page(
     tab: &str,
 ) -> Result<Page, PageError> {
     let status = client.get(&format!("/api/runs/{run}")).await?;
+    // Until a worker takes it, a run in the queue has no other state that says something.
+    let shown = if status["queue"] == QUEUED {
+        "queue"
+    } else {
+        "state"
+    };
+    let state = status[shown].clone();
     let id: String = run.chars().take(SHORT_ID).collect();
-    let title = format!("{}: {} ({id})", status["state"].as_str().unwrap_or_default(), tab);
+    let title = format!("{}: {} ({id})", state.as_str().unwrap_or_default(), tab);
     let page = client.page(template, &title).await?;
-    Ok(page.with("run", status).with("tab", tab))
+    Ok(page.with("run", status).with("state", state).with("tab", tab))
 }
 
 /// All iterations of a run.
@@ -48,6 +63,7 @@ async fn all_iterations(client: &ApiClient, run: &str) -> Result<Vec<Value>, Pag
 pub(super) async fn overview(client: &ApiClient, run: &str) -> Result<Response, PageError> {
     let iterations = all_iterations(client, run).await?;
     let evidence = client.get(&format!("/api/runs/{run}/evidence")).await?;
+    let usage = client.get(&format!("/api/runs/{run}/usage")).await?;
     let values = |key: &str| -> Vec<f64> {
         let values = iterations.iter().map(|iteration| iteration[key].as_f64());
         values.map(Option::unwrap_or_default).collect()
@@ -55,6 +71,7 @@ pub(super) async fn overview(client: &ApiClient, run: &str) -> Result<Response, 
     run_page(client, run, "run.html", "Overview")
         .await?
         .with("evidence", evidence)
+        .with("usage", usage)
         .with("last", iterations.last())
         .with_markup(
             "cost_chart",
@@ -97,23 +114,42 @@ pub(super) async fn log_lines(client: &ApiClient, run: &str, query: &str) -> Res
     Ok((headers, page).into_response())
 }
 
-/// All lines that a person looks for, as a text to keep.
-pub(super) async fn log_text(client: &ApiClient, run: &str, query: &str) -> Result<Response, PageError> {
-    let (mut text, mut after) = (String::new(), json!(0));
-    loop {
-        let log = client
-            .get(&format!("/api/runs/{run}/log?after={after}&limit=5000&{query}"))
-            .await?;
-        for line in log["lines"].as_array().into_iter().flatten() {
-            let (at, line) = (line["at"].as_str(), line["text"].as_str());
-            text.extend([at.unwrap_or_default(), " ", line.unwrap_or_default(), "\n"]);
+/// How many lines of the log are asked for at once.
+const LINES: usize = 5000;
+
+/// All lines that a person looks for, as a text to keep. It is made as it is sent, a few thousand lines at a time.
+pub(super) async fn log_text(client: ApiClient, run: &str, query: &str) -> Result<Response, PageError> {
+    let path = format!("/api/runs/{run}/log?limit={LINES}&{query}");
+    // The first answer says whether there is a log at all.
+    let first = client.get(&format!("{path}&after=0")).await?;
+    let pages = stream::try_unfold(Some(first), move |page| {
+        let (client, path) = (client.clone(), path.clone());
+        async move {
+            let Some(page) = page else {
+                return Ok::<_, io::Error>(None);
+            };
+            let next = if page["is_cut"] == true {
+                let next = client.get(&format!("{path}&after={}", page["next"])).await;
+                // The connection ends without its last chunk, so the browser knows that something is missing.
+                Some(next.map_err(|error| io::Error::other(error.problem().to_string()))?)
+            } else {
+                None
+            };
+            Ok(Some((plain_text(&page), next)))
         }
-        after = log["next"].clone();
-        if log["is_cut"] != true {
-            let plain = [(axum::http::header::CONTENT_TYPE, "text/plain; charset=utf-8")];
-            return Ok((plain, text).into_response());
-        }
+    });
+    let plain = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    Ok((plain, Body::from_stream(pages)).into_response())
+}
+
+/// The lines of an answer about the log, each with its time.
+fn plain_text(log: &Value) -> String {
+    let mut text = String::new();
+    for line in log["lines"].as_array().into_iter().flatten() {
+        let (at, line) = (line["at"].as_str(), line["text"].as_str());
+        text.extend([at.unwrap_or_default(), " ", line.unwrap_or_default(), "\n"]);
     }
+    text
 }
 
 /// The text of a file of the run; `None` if it has no such file.
@@ -123,7 +159,7 @@ async fn file(client: &ApiClient, run: &str, path: &str) -> Result<Option<String
         .await;
     match found {
         Ok(file) => Ok(file["text"].as_str().map(str::to_owned)),
-        Err(error) if error.status() == axum::http::StatusCode::NOT_FOUND => Ok(None),
+        Err(error) if error.status() == StatusCode::NOT_FOUND => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -176,8 +212,10 @@ pub(super) async fn iteration(client: &ApiClient, run: &str, number: &str) -> Re
     let diff = client
         .get(&format!("/api/runs/{run}/diff?iteration={number}"))
         .await?;
-    let diff = DiffView::new(diff["diff"].as_str().unwrap_or_default());
-    let files = iteration_files(client, run, number).await?;
+    let diff = DiffView::new(&diff);
+    let mut files = files_below(client, run, &format!(".ralph/iterations/{number}/")).await?;
+    // The page shows the changes themselves.
+    files.retain(|(name, _)| name != "git_diff.patch");
     let page = run_page(client, run, "iteration.html", "Iterations").await?;
     page.with("record", record)
         .with("diff", diff)
@@ -185,19 +223,16 @@ pub(super) async fn iteration(client: &ApiClient, run: &str, number: &str) -> Re
         .respond()
 }
 
-/// The files about an iteration, such as its prompt: their names and texts.
-async fn iteration_files(
+/// The files of a run in a directory: their names and texts.
+async fn files_below(
     client: &ApiClient,
     run: &str,
-    number: &str,
+    dir: &str,
 ) -> Result<Vec<(String, Option<String>)>, PageError> {
     let listed = client.get(&format!("/api/runs/{run}/files")).await?;
-    let dir = format!(".ralph/iterations/{number}/");
     let mut files = Vec::new();
     for path in listed["files"].as_array().into_iter().flatten() {
-        let name = path.as_str().and_then(|path| path.strip_prefix(&dir));
-        // The page shows the changes themselves.
-        if let Some(name) = name.filter(|name| *name != "git_diff.patch") {
+        if let Some(name) = path.as_str().and_then(|path| path.strip_prefix(dir)) {
             files.push((name.to_owned(), file(client, run, &format!("{dir}{name}")).await?));
         }
     }
@@ -226,17 +261,31 @@ pub(super) async fn compare(client: &ApiClient, run: &str, query: &str) -> Resul
 /// What the run changed.
 pub(super) async fn diff(client: &ApiClient, run: &str, query: &str) -> Result<Response, PageError> {
     #[derive(Deserialize)]
-    struct Since {
+    struct Range {
         iteration: Option<u32>,
+        since: Option<u32>,
     }
-    let iteration = parameters::<Since>(query).and_then(|query| query.iteration);
-    let chosen = iteration.map_or_else(String::new, |number| format!("?iteration={number}"));
+    let range = parameters::<Range>(query);
+    let (iteration, since) = range.map_or((None, None), |range| (range.iteration, range.since));
+    let chosen = match (iteration, since) {
+        (Some(number), _) => format!("?iteration={number}"),
+        (None, Some(number)) => format!("?since={number}"),
+        (None, None) => String::new(),
+    };
     let diff = client.get(&format!("/api/runs/{run}/diff{chosen}")).await?;
     run_page(client, run, "diff.html", "Diff")
         .await?
         .with("iteration", iteration)
-        .with("diff", DiffView::new(diff["diff"].as_str().unwrap_or_default()))
+        .with("since", since)
+        .with("diff", DiffView::new(&diff))
         .respond()
+}
+
+/// The pull request.
+pub(super) async fn pull_request(client: &ApiClient, run: &str) -> Result<Response, PageError> {
+    let request = client.get(&format!("/api/runs/{run}/pull-request")).await?;
+    let page = run_page(client, run, "pull_request.html", "Pull request").await?;
+    page.with("request", request).respond()
 }
 
 /// The newest diagnosis.
@@ -253,9 +302,14 @@ pub(super) async fn network(client: &ApiClient, run: &str) -> Result<Response, P
     page.with("network", network).respond()
 }
 
-/// Where the run works.
+/// Where the run works, and the commands that a person may run there.
 pub(super) async fn sandbox(client: &ApiClient, run: &str) -> Result<Response, PageError> {
     let sandbox = client.get(&format!("/api/runs/{run}/sandbox")).await?;
+    let commands = client.get(&format!("/api/runs/{run}/commands")).await?;
+    let outputs = files_below(client, run, ".ralph/commands/").await?;
     let page = run_page(client, run, "sandbox.html", "Sandbox").await?;
-    page.with("sandbox", sandbox).respond()
+    page.with("sandbox", sandbox)
+        .with("commands", &commands["commands"])
+        .with("outputs", outputs)
+        .respond()
 }

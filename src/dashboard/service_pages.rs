@@ -1,6 +1,6 @@
 //! The pages that are not about one run.
 
-use axum::response::Response;
+use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -37,6 +37,10 @@ struct Search {
 
 /// All runs, by what they need.
 pub(super) async fn overview(client: &ApiClient, query: &str) -> Result<Response, PageError> {
+    let session = client.get("/api/session").await?;
+    if let Some(run) = session["run"].as_str() {
+        return Ok(Redirect::to(&format!("/runs/{run}")).into_response());
+    }
     let text = parameters::<Search>(query)
         .and_then(|search| search.text)
         .unwrap_or_default();
@@ -70,6 +74,13 @@ pub(super) async fn new_run(client: &ApiClient) -> Result<Response, PageError> {
     page.with("models", &models["models"])
         .with("starter", STARTER)
         .respond()
+}
+
+/// The configuration, and where each value comes from.
+pub(super) async fn settings(client: &ApiClient) -> Result<Response, PageError> {
+    let list = client.get("/api/settings").await?;
+    let page = client.page("settings.html", "Settings").await?;
+    page.with("settings", &list["settings"]).respond()
 }
 
 /// Which credentials are stored.

@@ -45,9 +45,11 @@ const TEMPLATES: &[(&str, &str)] = &templates![
     "new.html",
     "notes.html",
     "overview.html",
+    "pull_request.html",
     "run.html",
     "run_layout.html",
     "sandbox.html",
+    "settings.html",
     "task.html",
     "workers.html",
 ];

@@ -12,17 +12,18 @@ use crate::usage::Usd;
 
 /// The part of a checkbox in the cost of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CheckboxCost {
+pub struct CheckboxCost {
     /// The id; `None` for what was spent after the last tick.
-    pub(super) checkbox: Option<String>,
+    pub checkbox: Option<String>,
     /// The iteration that ticked it last; 0 for what was spent after the last tick.
-    pub(super) iteration: u32,
+    pub iteration: u32,
     /// The cost; `None` if the price of a call in it is unknown.
-    pub(super) cost: Option<Usd>,
+    pub cost: Option<Usd>,
 }
 
 /// The parts of the checkboxes, in the order of their first tick.
-pub(super) fn checkbox_costs(lines: &[JournalLine]) -> Vec<CheckboxCost> {
+#[must_use]
+pub fn checkbox_costs(lines: &[JournalLine]) -> Vec<CheckboxCost> {
     let standing: BTreeSet<u32> = standing_records(lines)
         .iter()
         .map(|record| record.iteration)

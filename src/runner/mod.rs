@@ -34,6 +34,7 @@ mod leftovers;
 mod metering;
 mod model_calls;
 mod open;
+mod person_command;
 mod preflight;
 mod progress;
 mod prompt;
@@ -76,6 +77,7 @@ use open::Opened;
 use report::Reporter;
 
 pub use budget::{Budget, Ledger};
+pub use checkbox_costs::{CheckboxCost, checkbox_costs};
 pub use compute_cost::ComputeCost;
 pub use create::{NewRun, adopt, create, save_new};
 pub use edit::ticked_after;

@@ -330,6 +330,7 @@ async fn open(
     let file = format!("iterations/{}/pr_state.json", record.iteration);
     let state = serde_json::json!({
         "branch": request.branch, "tip": record.tip, "opened": opened.is_pull_request, "location": location, "draft": request.draft,
+        "title": request.title, "body": request.body,
     });
     progress.files.write(&file, &format!("{state:#}\n"))?;
     progress.log_activity(&format!("pull request: {location} holds {}", record.tip))?;

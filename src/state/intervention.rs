@@ -59,6 +59,13 @@ pub enum Intervention {
         /// That iteration; 0 is the beginning.
         from: u32,
     },
+    /// Run a command in the clone and show its output. It is one of a list: see `RunControl::run_command`.
+    Command {
+        /// Its name, which is part of a file name.
+        name: String,
+        /// The command.
+        line: String,
+    },
     /// Work on what reviewers of the pull request ask for, also if the run is done.
     Review(ReviewRound),
 }
@@ -98,6 +105,7 @@ impl Intervention {
             Self::Edit { .. } => "edited task".to_owned(),
             Self::Retry { from: 0 } => "retry from the beginning".to_owned(),
             Self::Retry { from } => format!("retry from iteration {from}"),
+            Self::Command { name, line } => format!("run {name}: {}", shortened(line)),
             Self::Review(round) => round.summary(),
         }
     }

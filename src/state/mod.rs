@@ -9,6 +9,7 @@ mod inbox;
 mod intervention;
 mod journal;
 mod lock;
+mod note;
 mod record;
 mod review_round;
 mod run_dir;
@@ -26,6 +27,7 @@ pub use journal::{
     standing_records,
 };
 pub use lock::{RunLock, RunOwner};
+pub use note::{NoteKind, StructuredNote};
 pub use record::{
     CheckResult, CommandFailure, FileState, FlakyCheck, IterationRecord, IterationVerdict, LoopScore,
     LoopSignals, Rung, UncommittedWork, WeakenedCheck, WeakeningKind,

@@ -11,6 +11,7 @@ use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 use super::queue::milliseconds;
 use super::{Store, StoreError, in_transaction, on_pool};
 use crate::digest::Digest;
+use crate::id::RunId;
 use crate::secret::Secret;
 
 /// What a caller of the API may do. Each scope includes the ones before it.
@@ -58,6 +59,8 @@ pub enum ApiSecretKind {
     Session,
     /// Exchanged for a session, once.
     Login,
+    /// Exchanged for a session that only looks at one run, by anyone who has it.
+    Share,
 }
 
 impl ApiSecretKind {
@@ -66,6 +69,7 @@ impl ApiSecretKind {
             Self::Token => "token",
             Self::Session => "session",
             Self::Login => "login",
+            Self::Share => "share",
         }
     }
 }
@@ -81,11 +85,21 @@ pub struct ApiSecret {
     pub created: Timestamp,
     /// When it ends.
     pub expires: Timestamp,
+    /// The only run that it is for.
+    pub run: Option<RunId>,
+}
+
+/// What a new secret allows.
+struct Grant<'a> {
+    name: &'a str,
+    scope: ApiScope,
+    lifetime: Duration,
+    run: Option<&'a RunId>,
 }
 
 const ADD: &str = "
-    INSERT INTO api_secrets (hash, kind, name, scope, created_at, expires_at)
-    VALUES ($1, $2, $3, $4, {now}, {now} + $5) ON CONFLICT DO NOTHING";
+    INSERT INTO api_secrets (hash, kind, name, scope, created_at, expires_at, run)
+    VALUES ($1, $2, $3, $4, {now}, {now} + $5, $6) ON CONFLICT DO NOTHING";
 
 /// Expired tokens stay in the list until they are revoked.
 const REMOVE_EXPIRED: &str = "DELETE FROM api_secrets WHERE kind <> 'token' AND expires_at <= {now}";
@@ -100,6 +114,8 @@ const LIST_TOKENS: &str = "SELECT * FROM api_secrets WHERE kind = 'token' ORDER 
 /// Also ends the sessions that were opened for it.
 const REVOKE: &str = "DELETE FROM api_secrets WHERE name = $1";
 
+const REVOKE_OF_RUN: &str = "DELETE FROM api_secrets WHERE run = $1";
+
 const END_SESSIONS: &str = "DELETE FROM api_secrets WHERE kind = 'session' AND name = $1";
 
 impl Store {
@@ -112,15 +128,48 @@ impl Store {
         scope: ApiScope,
         lifetime: Duration,
     ) -> Result<bool, StoreError> {
+        let grant = Grant {
+            name,
+            scope,
+            lifetime,
+            run: None,
+        };
+        self.add_secret(secret, kind, &grant).await
+    }
+
+    /// Stores the hash of a secret that only allows to look at one run. Its name is `share-RUN`.
+    pub async fn add_run_secret(
+        &self,
+        secret: &Secret,
+        kind: ApiSecretKind,
+        run: &RunId,
+        lifetime: Duration,
+    ) -> Result<(), StoreError> {
+        let grant = Grant {
+            name: &format!("share-{run}"),
+            scope: ApiScope::Read,
+            lifetime,
+            run: Some(run),
+        };
+        self.add_secret(secret, kind, &grant).await.map(drop)
+    }
+
+    async fn add_secret(
+        &self,
+        secret: &Secret,
+        kind: ApiSecretKind,
+        grant: &Grant<'_>,
+    ) -> Result<bool, StoreError> {
         let [expired, add] = [REMOVE_EXPIRED, ADD].map(|statement| self.sql(statement));
         let added = in_transaction!(self, tx => {
             sqlx::query(&expired).execute(&mut *tx).await?;
             let added = sqlx::query(&add)
                 .bind(hash(secret))
                 .bind(kind.name())
-                .bind(name)
-                .bind(scope.name())
-                .bind(milliseconds(lifetime))
+                .bind(grant.name)
+                .bind(grant.scope.name())
+                .bind(milliseconds(grant.lifetime))
+                .bind(grant.run.map(RunId::as_str))
                 .execute(&mut *tx)
                 .await?;
             added.rows_affected() > 0
@@ -172,6 +221,14 @@ impl Store {
         Ok(removed > 0)
     }
 
+    /// Removes all secrets that are for one run.
+    pub async fn revoke_run_secrets(&self, run: &RunId) -> Result<(), StoreError> {
+        let removed = in_transaction!(self, tx => {
+            sqlx::query(REVOKE_OF_RUN).bind(run.as_str()).execute(&mut *tx).await?;
+        });
+        removed.map_err(StoreError::statement("revoke the links of a run"))
+    }
+
     /// Ends all login sessions of this name.
     pub async fn end_sessions(&self, name: &str) -> Result<(), StoreError> {
         let ended = in_transaction!(self, tx => {
@@ -191,6 +248,7 @@ struct StoredSecret {
     scope: String,
     created: i64,
     expires: i64,
+    run: Option<String>,
 }
 
 impl<'r, R: Row> FromRow<'r, R> for StoredSecret
@@ -205,6 +263,7 @@ where
             scope: row.try_get("scope")?,
             created: row.try_get("created_at")?,
             expires: row.try_get("expires_at")?,
+            run: row.try_get("run")?,
         })
     }
 }
@@ -218,6 +277,10 @@ impl TryFrom<StoredSecret> for ApiSecret {
             scope: row.scope.parse().map_err(StoreError::row)?,
             created: time(row.created)?,
             expires: time(row.expires)?,
+            run: row
+                .run
+                .map(|run| RunId::parse(&run).map_err(StoreError::row))
+                .transpose()?,
             name: row.name,
         })
     }

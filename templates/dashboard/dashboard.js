@@ -49,8 +49,8 @@ function replaceParts(fresh) {
 function showState() {
   const state = main.dataset.state;
   if (!state) return;
-  const kind = state === "running" ? "running" : state === "done" ? "done" : "attention";
-  const address = document.body.dataset["icon" + kind[0].toUpperCase() + kind.slice(1)];
+  const kind = { running: "iconRunning", done: "iconDone", queued: "iconQueued" }[state] || "iconAttention";
+  const address = document.body.dataset[kind];
   const icon = document.getElementById("icon");
   if (icon.getAttribute("href") !== address) icon.setAttribute("href", address);
   document.title = document.title.replace(/^[a-z]+:/, state + ":");
@@ -138,6 +138,14 @@ function showLines(text) {
   if (!location.hash && document.getElementById("follow").checked) log.scrollTop = log.scrollHeight;
 }
 
+// The address of a line that is not on this page leads to the page around it.
+function findLine() {
+  const line = /^#e(\d+)$/.exec(location.hash);
+  if (!log || !line || document.getElementById("e" + line[1])) return;
+  const around = `?at=${line[1]}`;
+  if (location.search !== around) location.replace(location.pathname + around + location.hash);
+}
+
 // --- What people ask for -------------------------------------------------------------------------------------------
 
 // Repeating a creation with the same key creates nothing new.
@@ -185,7 +193,8 @@ function show(output, text, failed) {
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-post]");
   if (!button || (button.dataset.confirm && !confirm(button.dataset.confirm))) return;
-  const body = button.dataset.host ? { hosts: [button.dataset.host] } : {};
+  const { host, name } = button.dataset;
+  const body = host ? { hosts: [host] } : name ? { name } : {};
   const method = button.dataset.method || "POST";
   const output = document.getElementById("answer");
   const done = await ask(method, button.dataset.post, method === "DELETE" ? undefined : body, output, button);
@@ -201,12 +210,14 @@ document.addEventListener("submit", async (event) => {
   for (const field of form.elements) {
     if (!field.name || (field.value === "" && !field.required)) continue;
     const value = field.type === "checkbox" ? field.checked : field.value;
+    const isNumber = field.type === "number";
     if (field.name.startsWith("settings:")) (body.settings ??= {})[field.name.slice(9)] = value;
     else if (field.name.startsWith("path:")) path = path.replace(`{${field.name.slice(5)}}`, encodeURIComponent(value));
-    else body[field.name] = value;
+    else body[field.name] = isNumber ? field.valueAsNumber : value;
   }
   const done = await ask(form.dataset.method || "POST", path, body, form.querySelector("output"), event.submitter);
   if (!done) return;
+  if (done.path) show(form.querySelector("output"), location.origin + done.path, false);
   if (form.dataset.created && done.run) location.assign(form.dataset.created + done.run);
   if (!form.dataset.diff) form.reset();
 });
@@ -264,6 +275,19 @@ function showChanges(before, after) {
   if (!place.childNodes.length) place.textContent = "Nothing is changed.";
 }
 
+// --- What changed since this browser showed the diff -----------------------------------------------------------------
+
+const since = document.getElementById("since");
+if (since) {
+  const [seen, now] = [Number(localStorage.getItem("seen:" + topic)), Number(main.dataset.iterations)];
+  if (seen > 0 && seen < now && !location.search) {
+    since.href = `?since=${seen}`;
+    since.textContent = `Since you last looked, after iteration ${seen}`;
+    since.hidden = false;
+  }
+  localStorage.setItem("seen:" + topic, now);
+}
+
 // --- Keys ----------------------------------------------------------------------------------------------------------
 
 let before = "";
@@ -290,6 +314,8 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && stale) refresh();
 });
-if (log && !location.hash) log.scrollTop = log.scrollHeight;
+addEventListener("hashchange", findLine);
+findLine();
+if (log && !location.hash && !log.dataset.ended) log.scrollTop = log.scrollHeight;
 showState();
 connect();

@@ -159,7 +159,7 @@ fn a_malformed_body_is_refused(#[case] body: &str) {
     let target = Target::new();
     let service = &target.service;
     let head = format!(
-        "POST /api/runs/{}/notes HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "POST /api/runs/{}/signs HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         service.place.run_id(),
         service.address,
         service.token,

@@ -28,8 +28,8 @@ fn a_created_run_waits_in_the_queue() {
     assert_eq!(service.place.run_id(), run);
     let status = service.get(&format!("/api/runs/{run}"));
     assert_eq!(
-        (&status["state"], &status["task"]),
-        (&"interrupted".into(), &"Say hello".into())
+        (&status["queue"], &status["task"]),
+        (&"queued".into(), &"Say hello".into())
     );
     let again = service
         .post(&format!("/api/runs/{run}/resume"), &json!({}))

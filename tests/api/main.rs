@@ -9,6 +9,7 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
+mod accounts;
 mod attacks;
 mod changing;
 mod creating;
@@ -19,8 +20,10 @@ mod hosts;
 mod listing;
 mod login;
 mod metrics;
+mod modes;
 mod reading;
 mod service;
+mod sharing;
 mod sockets;
 mod steering;
 mod working;

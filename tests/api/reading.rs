@@ -5,13 +5,17 @@ use std::fs;
 use serde_json::Value;
 
 use crate::service::{Service, create_token, done};
-use crate::support::ralph::{script, whole_task};
+use crate::support::ralph::{Place, doing, run, script, whole_task};
 
 #[test]
 fn a_run_is_shown_as_on_the_command_line() {
     let service = Service::start(done());
     let run = service.place.run_id();
-    let status = service.get(&format!("/api/runs/{run}"));
+    let mut status = service.get(&format!("/api/runs/{run}"));
+    let details = status.as_object_mut().unwrap();
+    for key in ["queue", "worker"] {
+        assert_eq!(details.remove(key), Some(Value::Null), "{key}");
+    }
     assert_eq!(status, service.place.status());
     let list = service.get("/api/runs");
     assert_eq!((rows(&list, "runs").len(), &list["next"]), (1, &Value::Null));
@@ -168,6 +172,45 @@ fn pages_of_runs_and_events_join_without_gap_or_double() {
     service
         .ask("GET", "/api/runs?after=x", None)
         .expect_problem(400, "`after`");
+}
+
+#[test]
+fn pages_of_the_log_join_in_both_directions_and_around_a_line() {
+    let place = Place::new();
+    let answers = [doing([run("seq 1 40")]), whole_task()];
+    place.run_script(&script(answers)).expect(0, &["done"]);
+    let service = Service::start(place);
+    let log = format!("/api/runs/{}/log", service.place.run_id());
+    let whole = service.get(&format!("{log}?after=0"));
+    assert_eq!(
+        (&whole["is_cut"], &whole["earlier"]),
+        (&false.into(), &Value::Null)
+    );
+    let (mut back, mut before) = (Vec::new(), String::new());
+    loop {
+        let page = service.get(&format!("{log}?limit=7{before}"));
+        assert_eq!(page["is_cut"], !before.is_empty(), "{page}");
+        let next = service.get(&format!("{log}?limit=1&after={}", page["next"]));
+        assert_eq!(next["lines"].get(0), back.first(), "after {}", page["next"]);
+        back.splice(0..0, rows(&page, "lines").iter().cloned());
+        match page["earlier"].as_u64() {
+            Some(earlier) => before = format!("&before={earlier}"),
+            None => break,
+        }
+    }
+    assert_eq!(&back, rows(&whole, "lines"));
+    let around = service.get(&format!("{log}?limit=6&at={}", back[20]["id"]));
+    assert_eq!(rows(&around, "lines"), &back[18..24]);
+    assert_eq!(
+        (&around["earlier"], &around["is_cut"]),
+        (&back[18]["id"], &true.into())
+    );
+    let last = back.last().unwrap();
+    let around = service.get(&format!("{log}?limit=6&at={}", last["id"]));
+    assert_eq!(
+        (around["lines"].as_array().unwrap().last(), &around["is_cut"]),
+        (Some(last), &false.into())
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+pub use crate::support::ralph::user_file;
 use crate::support::ralph::{Place, eventually, script, whole_task};
 
 /// A service over the runs of a place; ended when dropped.
@@ -253,11 +254,4 @@ pub fn done() -> Place {
     let place = Place::new();
     place.run_script(&script([whole_task()])).expect(0, &["done: "]);
     place
-}
-
-/// Writes the user's own configuration file.
-pub fn user_file(place: &Place, text: &str) {
-    let dir = place.path().join("home/.config/ralph");
-    std::fs::create_dir_all(&dir).unwrap();
-    std::fs::write(dir.join("config.toml"), text).unwrap();
 }

@@ -24,19 +24,23 @@ impl Client {
     }
 
     async fn connect_as(service: &Service, token: &str) -> Self {
+        Self::connect_with(service, &[("authorization", format!("Bearer {token}"))]).await
+    }
+
+    /// Connects with these header fields.
+    pub async fn connect_with(service: &Service, headers: &[(&'static str, String)]) -> Self {
         let mut request = format!("ws://{}/api/events", service.address)
             .into_client_request()
             .unwrap();
-        let token = format!("Bearer {token}");
-        request
-            .headers_mut()
-            .insert("authorization", token.parse().unwrap());
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
         let stream = TcpStream::connect(&service.address).await.unwrap();
         let (socket, _) = client_async(request, stream).await.unwrap();
         Self(socket)
     }
 
-    async fn say(&mut self, message: &Value) {
+    pub async fn say(&mut self, message: &Value) {
         self.0.send(Message::text(message.to_string())).await.unwrap();
     }
 

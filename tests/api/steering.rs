@@ -8,9 +8,13 @@ use serde_json::json;
 use crate::service::{Service, create_token, done, request, serve, user_file};
 use crate::support::ralph::{Held, Place, TASK};
 
+/// The mode in which notes are taken.
+const GUIDED: &str = "[dashboard]\nmode = \"GUIDED\"\n";
+
 #[test]
 fn a_live_run_takes_what_is_asked_and_records_who_asked() {
     let place = Place::new();
+    user_file(&place, GUIDED);
     let held = Held::start(&place);
     let service = Service::start(place);
     let run = service.place.run_id();
@@ -124,7 +128,9 @@ fn a_token_that_may_read_changes_nothing() {
 
 #[test]
 fn a_wrong_body_is_refused_with_the_reason() {
-    let service = Service::start(done());
+    let place = done();
+    user_file(&place, GUIDED);
+    let service = Service::start(place);
     let notes = format!("/api/runs/{}/notes", service.place.run_id());
     service
         .post(&notes, &json!({}))
@@ -145,7 +151,7 @@ fn a_wrong_body_is_refused_with_the_reason() {
 fn other_hosts_change_no_run_without_isolation(#[case] setting: &str, #[case] status: u16) {
     let place = Place::new();
     let held = Held::start(&place);
-    user_file(&place, setting);
+    user_file(&place, &format!("{GUIDED}{setting}"));
     let mut service = Service::start(place);
     let refused = service.place.run(&["serve", "--listen", "127.0.0.1"]);
     refused.expect(2, &["an address and a port"]);

@@ -89,6 +89,11 @@ impl Browser {
         self.call("execute/sync", &json!({"script": script, "args": []}))
     }
 
+    /// The result that a script gives to its last argument, a function, at any time.
+    pub fn eval_later(&self, script: &str) -> Value {
+        self.call("execute/async", &json!({"script": script, "args": []}))
+    }
+
     /// The text of the page, or of a part of it.
     pub fn text(&self, selector: &str) -> String {
         let script = format!(
@@ -227,7 +232,7 @@ impl Dashboard {
     pub fn start_on(place: &Place, listen: &str) -> Self {
         let said = place.path().join(format!("dashboard-{}.log", fastrand::u64(..)));
         let mut child = place
-            .ralph(&["dashboard", "--no-open", "--listen", listen])
+            .ralph(&["dashboard", "--no-open", "--workers", "0", "--listen", listen])
             .stdout(Stdio::null())
             .stderr(fs::File::create(&said).unwrap())
             .spawn()

@@ -9,8 +9,11 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
+mod accessibility;
+mod accounts;
 mod browser;
 mod hostile;
+mod log;
 mod login;
 mod steering;
 mod watching;

@@ -418,6 +418,13 @@ pub fn in_place_of(command: &mut Command, other: &Command) {
     command.env_clear().envs(env).stdin(Stdio::null());
 }
 
+/// Writes the user's own configuration file.
+pub fn user_file(place: &Place, text: &str) {
+    let dir = place.path().join("home/.config/ralph");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("config.toml"), text).unwrap();
+}
+
 /// A run whose first iteration waits until a test lets it go on.
 pub struct Held {
     /// Its process.
