@@ -139,9 +139,12 @@ mod tests {
 
     /// `text` for each piece, or `text(looks)`.
     fn shown(text: &str) -> Vec<String> {
-        let show = |span: &LogSpan| match span.looks.is_empty() {
-            true => span.text.clone(),
-            false => format!("{}({})", span.text, span.looks.join(" ")),
+        let show = |span: &LogSpan| {
+            if span.looks.is_empty() {
+                span.text.clone()
+            } else {
+                format!("{}({})", span.text, span.looks.join(" "))
+            }
         };
         spans(text).iter().map(show).collect()
     }

@@ -690,6 +690,23 @@ fn journal(dir: &Path) -> Vec<Value> {
         .collect()
 }
 
+/// A process that dies between push and pull request leaves its branch, and the next machine works on `-v2`. The others push
+/// nothing but what becomes a pull request.
+fn expect_branches(site: &Site, heads: &BTreeSet<&str>) {
+    let pushed = site.github.refs(REPO);
+    let branches: Vec<&str> = pushed
+        .keys()
+        .filter_map(|name| name.strip_prefix("refs/heads/issue/"))
+        .collect();
+    for branch in &branches {
+        let is_head = |name: &str| heads.contains(name);
+        let is_used = is_head(&format!("issue/{branch}")) || is_head(&format!("issue/{branch}-v2"));
+        assert!(is_used, "{branch}: {heads:?}");
+    }
+    let left = branches.len() - heads.len();
+    assert!(left <= PARALLEL, "{left} branches are left: {branches:?}");
+}
+
 /// Two machines work through a graph of issues. One poller is killed and started again; the other is stopped for longer than
 /// its claims hold, and goes on.
 #[test]
@@ -737,23 +754,7 @@ fn pollers_that_die_and_sleep_do_each_issue_once() {
     let heads: BTreeSet<&str> = pulls.iter().map(|pull| pull.head.as_str()).collect();
     assert_eq!(pulls.len() as u64, all, "{heads:?}");
     assert_eq!(heads.len() as u64, all, "{heads:?}");
-    // A process that dies between push and pull request leaves its branch, and the next machine works on `-v2`. The others
-    // push nothing but what becomes a pull request.
-    let pushed = site.github.refs(REPO);
-    for branch in pushed
-        .keys()
-        .filter_map(|name| name.strip_prefix("refs/heads/issue/"))
-    {
-        let (head, next) = (format!("issue/{branch}"), format!("issue/{branch}-v2"));
-        let is_used = heads.contains(head.as_str()) || heads.contains(next.as_str());
-        assert!(is_used, "{branch}: {heads:?}");
-    }
-    let left = pushed
-        .keys()
-        .filter(|name| name.starts_with("refs/heads/issue/"))
-        .count()
-        - heads.len();
-    assert!(left <= PARALLEL, "{left} branches are left: {pushed:?}");
+    expect_branches(&site, &heads);
     for number in 1..=all {
         assert_eq!(status(&site, number), "done");
         comment(&site, number);
