@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::RunId;
 
 pub use line::event_line;
+#[cfg(any(feature = "cli", feature = "serve"))]
 pub(crate) use line::{LineStyle, styled_line};
 
 /// One thing that happened in a run.

@@ -15,6 +15,8 @@ use super::stage::{PERSON_TOKEN, REPO, Stage, specification, wait_for};
 const ISSUES: usize = 1000;
 /// GitHub lists a hundred issues a page.
 const PAGES: usize = 10;
+/// The requests of a look: after a last page that is full, the next one is asked for.
+const REQUESTS: usize = PAGES + 1;
 /// Bytes of an issue.
 const LENGTH: usize = 2000;
 /// How often it is looked.
@@ -77,7 +79,7 @@ fn looks(stage: &Stage, poller: &mut Live, peer: &Peer, changes: bool) -> Fallib
         if sent_again != if changes { PAGES } else { 0 } {
             return Err(format!("{sent_again} of {PAGES} pages were sent again").into());
         }
-        let time = look[PAGES - 1].ended - look[0].began;
+        let time = look[REQUESTS - 1].ended - look[0].began;
         let of_fake: Duration = look.iter().map(|request| request.ended - request.began).sum();
         passed.push(time);
         between.push(time.saturating_sub(of_fake));
@@ -104,10 +106,10 @@ fn edit_all(stage: &Stage, turn: usize) {
 
 /// Waits for the next look at all issues, and until the poller has done with it.
 fn next_look(stage: &Stage, poller: &mut Live) -> Fallible<Vec<Recorded>> {
-    let known = stage.looks(PAGES).len();
-    wait_for(poller, || stage.looks(PAGES).len() > known)?;
+    let known = stage.looks(REQUESTS).len();
+    wait_for(poller, || stage.looks(REQUESTS).len() > known)?;
     sleep(REST);
-    let look = stage.looks(PAGES).into_iter().nth(known);
+    let look = stage.looks(REQUESTS).into_iter().nth(known);
     Ok(look.ok_or("no look at the issues was recorded")?)
 }
 

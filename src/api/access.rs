@@ -45,7 +45,7 @@ pub(super) struct Caller {
     pub(super) by_cookie: bool,
     /// Whether a proxy passed the request on, so that it may come from another host.
     pub(super) is_forwarded: bool,
-    secret: Secret,
+    pub(super) secret: Secret,
 }
 
 /// What also a caller may use that may only look at one run. The socket checks each run.

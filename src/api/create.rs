@@ -233,7 +233,7 @@ impl Api {
             }
         };
         let created = tokio::select! {
-            created = self.create_or_queue(run, request) => created,
+            created = self.create_or_queue(run.clone(), request) => created,
             () = self.keep_creation(&attempt) => {
                 return Err(conflict("another service finishes this creation"));
             }
@@ -243,8 +243,12 @@ impl Api {
                 self.store.finish_creation(&attempt, &run).await?;
                 Ok(run)
             }
+            // Once there is a run, a repeated request goes on with it.
+            Err(problem) if self.run_here(&run)?.is_some() => Err(problem),
             Err(problem) => {
-                self.store.abandon_creation(&attempt).await?;
+                if let Err(error) = self.store.abandon_creation(&attempt).await {
+                    tracing::warn!(%error, "cannot forget a creation that failed");
+                }
                 Err(problem)
             }
         }
@@ -259,11 +263,12 @@ impl Api {
 
     /// An attempt that was cut off may have created the run, and may have queued it.
     async fn create_or_queue(&self, run: RunId, request: &NewRunRequest) -> Result<RunId, Problem> {
-        if self.surroundings.runs()?.open(&run).is_err() {
-            return self.create(run, request).await;
-        }
+        // Another host that shares the store may have done it.
         if self.store.queue_row(&run).await?.is_some() {
             return Ok(run);
+        }
+        if self.run_here(&run)?.is_none() {
+            return self.create(run, request).await;
         }
         let existing = SubmittedRun::Existing(run);
         self.submit(existing, request.place(), request.priority).await

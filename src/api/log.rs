@@ -18,6 +18,9 @@ use super::problem::Problem;
 use super::runs::blocking;
 use super::sgr::{self, LogSpan};
 
+/// A line with more pieces is shown without colours.
+const MOST_SPANS: usize = 32;
+
 /// How many lines an answer has, by default and at most.
 const LINES: usize = 500;
 const MOST_LINES: usize = 5000;
@@ -156,7 +159,7 @@ impl LogFilter {
             return None;
         }
         let shown = cut_middle(&visible(&text), LONGEST_LINE).into_owned();
-        if shown != text {
+        if shown != text || spans.len() > MOST_SPANS {
             spans.clear();
             text = shown;
         }

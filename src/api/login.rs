@@ -112,7 +112,12 @@ impl Api {
 }
 
 pub(super) async fn logout(State(api): State<Arc<Api>>, caller: Caller) -> Result<Response, Problem> {
-    api.store.end_sessions(&caller.name).await?;
+    if caller.run.is_some() {
+        // Others use the same link.
+        api.store.end_session(&caller.secret).await?;
+    } else {
+        api.store.end_sessions(&caller.name).await?;
+    }
     let cookie = format!("{SESSION_COOKIE}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict");
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
 }

@@ -84,7 +84,15 @@ impl WatchedLog {
 fn append(path: &Path, lines: &str) -> Result<(), StateError> {
     let mut options = OpenOptions::new();
     let opened = options.create(true).append(true).open(path);
-    let written = opened.and_then(|mut file| file.write_all(lines.as_bytes()));
+    let written = opened.and_then(|mut file| {
+        let length = file.metadata()?.len();
+        let written = file.write_all(lines.as_bytes());
+        if written.is_err() {
+            // The next copy begins with the same events.
+            file.set_len(length)?;
+        }
+        written
+    });
     written.map_err(StateError::io("write", path))
 }
 

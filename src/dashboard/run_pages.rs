@@ -59,19 +59,37 @@ async fn all_iterations(client: &ApiClient, run: &str) -> Result<Vec<Value>, Pag
     Ok(all)
 }
 
+/// A part of a page that can be left out: a run that another host has lacks some, and a mistake in a configuration must not
+/// hide the controls. `problems` gets the reason, once.
+fn kept<T: Default>(part: Result<T, PageError>, problems: &mut Vec<Value>) -> Result<T, PageError> {
+    let error = match part {
+        Err(error) if error.status() != StatusCode::UNAUTHORIZED => error,
+        part => return part,
+    };
+    let problem = error.problem();
+    if !problems.contains(&problem) {
+        problems.push(problem);
+    }
+    Ok(T::default())
+}
+
 /// The state of a run, its evidence, and its course.
 pub(super) async fn overview(client: &ApiClient, run: &str) -> Result<Response, PageError> {
-    let iterations = all_iterations(client, run).await?;
-    let evidence = client.get(&format!("/api/runs/{run}/evidence")).await?;
-    let usage = client.get(&format!("/api/runs/{run}/usage")).await?;
+    let mut problems = Vec::new();
+    let iterations = kept(all_iterations(client, run).await, &mut problems)?;
+    let evidence = client.get(&format!("/api/runs/{run}/evidence")).await;
+    let evidence = kept(evidence.map(Some), &mut problems)?;
+    let usage = client.get(&format!("/api/runs/{run}/usage")).await;
+    let usage = kept(usage.map(Some), &mut problems)?;
     let values = |key: &str| -> Vec<f64> {
         let values = iterations.iter().map(|iteration| iteration[key].as_f64());
         values.map(Option::unwrap_or_default).collect()
     };
     run_page(client, run, "run.html", "Overview")
         .await?
-        .with("evidence", evidence)
-        .with("usage", usage)
+        .with("evidence", evidence.unwrap_or_else(|| json!({})))
+        .with("usage", usage.unwrap_or_else(|| json!({})))
+        .with("problems", problems)
         .with("last", iterations.last())
         .with_markup(
             "cost_chart",
@@ -305,11 +323,14 @@ pub(super) async fn network(client: &ApiClient, run: &str) -> Result<Response, P
 /// Where the run works, and the commands that a person may run there.
 pub(super) async fn sandbox(client: &ApiClient, run: &str) -> Result<Response, PageError> {
     let sandbox = client.get(&format!("/api/runs/{run}/sandbox")).await?;
-    let commands = client.get(&format!("/api/runs/{run}/commands")).await?;
+    let mut problems = Vec::new();
+    let commands = client.get(&format!("/api/runs/{run}/commands")).await;
+    let commands = kept(commands.map(Some), &mut problems)?.unwrap_or_else(|| json!({}));
     let outputs = files_below(client, run, ".ralph/commands/").await?;
     let page = run_page(client, run, "sandbox.html", "Sandbox").await?;
     page.with("sandbox", sandbox)
         .with("commands", &commands["commands"])
+        .with("problems", problems)
         .with("outputs", outputs)
         .respond()
 }

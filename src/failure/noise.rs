@@ -55,7 +55,8 @@ pub(super) fn plain_text(text: &str) -> String {
     plain
 }
 
-fn without_escapes(line: &str, plain: &mut String) {
+/// Adds a line without its escape sequences.
+pub(crate) fn without_escapes(line: &str, plain: &mut String) {
     let mut parts = line.split('\u{1b}');
     plain.push_str(parts.next().unwrap_or_default());
     for part in parts {

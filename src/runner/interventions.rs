@@ -147,7 +147,7 @@ impl Run<'_> {
                     self.inputs.reporter.warn(notice);
                 }
             }
-            Intervention::Command { name, line } => self.run_for_person(name, line).await?,
+            Intervention::Command { name, line } => return self.run_for_person(name, line).await,
             Intervention::Edit { task } => return self.edit(task).await,
             Intervention::Retry { from } => return self.retry(*from),
             Intervention::Review(round) => return self.begin_review(round),

@@ -1,5 +1,6 @@
 //! Events with their time, run and iteration, and without secrets.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,6 +10,7 @@ use crate::agent::{AgentSession, ReportedAction};
 use crate::clock::Clock;
 use crate::event::{Event, EventKind, EventSink, RunEnd};
 use crate::exec::{CapturedOutput, OutputLine, OutputSink, OutputStream};
+use crate::failure::without_escapes;
 use crate::id::RunId;
 use crate::secret::{RedactingStream, Redactor};
 use crate::state::{Journal, JournalEntry, StateError};
@@ -239,7 +241,7 @@ impl LineReporter<'_> {
         let stream = self
             .pending
             .get_or_insert_with(|| self.reporter.redactor.stream());
-        let mut text = stream.push(&line.text);
+        let mut text = stream.push(&uncoloured(&self.reporter.redactor, &line.text));
         if line.text.len() < LINE_PIECE {
             text.extend(self.pending.take().map(RedactingStream::finish));
         }
@@ -248,6 +250,20 @@ impl LineReporter<'_> {
         } else {
             EventKind::Output { text }
         });
+    }
+}
+
+/// A line as it is, or without its escape sequences if these split a secret: readers of the log leave the sequences out.
+fn uncoloured<'t>(redactor: &Redactor, line: &'t str) -> Cow<'t, str> {
+    if !line.contains('\u{1b}') {
+        return Cow::Borrowed(line);
+    }
+    let mut plain = String::with_capacity(line.len());
+    without_escapes(line, &mut plain);
+    if redactor.redact(&plain) == plain {
+        Cow::Borrowed(line)
+    } else {
+        Cow::Owned(plain)
     }
 }
 
@@ -286,6 +302,15 @@ mod tests {
     use super::*;
     use crate::agent::{Agent, AgentBrief, Claude, ModelAccess, ProgramAgent};
     use crate::runner::tests::{SECRET, TestRun};
+
+    #[test]
+    fn colours_that_split_a_secret_are_left_out() {
+        let redactor = Redactor::new([crate::secret::Secret::new("CANARY-0123456789")]);
+        let line = "key \u{1b}[31mCANARY\u{1b}[m-0123456789";
+        assert_eq!(uncoloured(&redactor, line), "key CANARY-0123456789");
+        let harmless = "\u{1b}[31mred\u{1b}[m";
+        assert_eq!(uncoloured(&redactor, harmless), harmless);
+    }
 
     async fn events_of(printed: &str) -> Vec<EventKind> {
         let run = TestRun::new().await;

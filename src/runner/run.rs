@@ -80,8 +80,15 @@ impl Run<'_> {
             ..
         }) = iterated
         {
-            // A person looks now, and the first draft may still be missing.
-            publish_progress(self, interval).await?;
+            // A person looks now, and the first draft may still be missing. Why the run ends matters more than the draft.
+            let problem = match publish_progress(self, interval).await {
+                Ok(()) => return iterated,
+                Err(Halt::Broken(error)) if error.is_taken_over() => return Err(Halt::Broken(error)),
+                Err(Halt::Broken(error)) => error_chain(&error),
+                Err(Halt::End { reason, .. }) => reason,
+            };
+            let problem = format!("the draft of the pull request is not up to date: {problem}");
+            self.inputs.reporter.warn(problem);
         }
         iterated
     }

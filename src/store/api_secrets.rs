@@ -116,6 +116,8 @@ const REVOKE: &str = "DELETE FROM api_secrets WHERE name = $1";
 
 const REVOKE_OF_RUN: &str = "DELETE FROM api_secrets WHERE run = $1";
 
+const END_SESSION: &str = "DELETE FROM api_secrets WHERE kind = 'session' AND hash = $1";
+
 const END_SESSIONS: &str = "DELETE FROM api_secrets WHERE kind = 'session' AND name = $1";
 
 impl Store {
@@ -227,6 +229,14 @@ impl Store {
             sqlx::query(REVOKE_OF_RUN).bind(run.as_str()).execute(&mut *tx).await?;
         });
         removed.map_err(StoreError::statement("revoke the links of a run"))
+    }
+
+    /// Ends one login session.
+    pub async fn end_session(&self, secret: &Secret) -> Result<(), StoreError> {
+        let ended = in_transaction!(self, tx => {
+            sqlx::query(END_SESSION).bind(hash(secret)).execute(&mut *tx).await?;
+        });
+        ended.map_err(StoreError::statement("end a login session"))
     }
 
     /// Ends all login sessions of this name.

@@ -279,13 +279,15 @@ function showChanges(before, after) {
 
 const since = document.getElementById("since");
 if (since) {
-  const [seen, now] = [Number(localStorage.getItem("seen:" + topic)), Number(main.dataset.iterations)];
+  // A browser may keep nothing for pages.
+  const kept = (use) => { try { return use(localStorage); } catch { return null; } };
+  const [seen, now] = [Number(kept((store) => store.getItem("seen:" + topic))), Number(main.dataset.iterations)];
   if (seen > 0 && seen < now && !location.search) {
     since.href = `?since=${seen}`;
     since.textContent = `Since you last looked, after iteration ${seen}`;
     since.hidden = false;
   }
-  localStorage.setItem("seen:" + topic, now);
+  if (!location.search) kept((store) => store.setItem("seen:" + topic, now));
 }
 
 // --- Keys ----------------------------------------------------------------------------------------------------------

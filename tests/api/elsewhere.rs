@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 
 use crate::need;
-use crate::service::Service;
+use crate::service::{Service, user_file};
 use crate::sockets::Client;
 use crate::support::postgres::PostgresServer;
 use crate::support::ralph::{Live, Place, TASK, eventually, finish};
@@ -56,7 +56,9 @@ fn events_file(place: &Place, run: &str) -> PathBuf {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_asked_of_a_run_on_another_host_reaches_it() {
     let server = need!(PostgresServer::shared());
-    let service = Service::start(shared_place(&server).await);
+    let place = shared_place(&server).await;
+    user_file(&place, "[dashboard]\nmode = \"GUIDED\"\n");
+    let service = Service::start(place);
     let (run, worker) = held_elsewhere(&service.place);
     let path = |operation: &str| format!("/api/runs/{run}/{operation}");
     let asked = service

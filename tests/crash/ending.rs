@@ -65,6 +65,8 @@ impl Ending {
             if name == "activity.log" {
                 assert_activity(&text, records.len());
             } else {
+                // The text of the pull request, in a file of JSON, has its lines escaped.
+                let text = text.replace("\\n", "\n");
                 parts.insert(format!(".ralph/{name}"), timeless(world, &text));
             }
         }

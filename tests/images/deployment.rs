@@ -81,8 +81,8 @@ impl Deployment {
             .args(args)
             .env("DOCKER_HOST", format!("unix://{}", self.socket))
             .env("DOCKER_SOCKET", &self.socket)
-            .env("RALPH_IMAGE", self.image())
-            .env("RALPH_PORT", self.port.to_string())
+            .env("HOST_IMAGE", self.image())
+            .env("HOST_PORT", self.port.to_string())
             .env("RALPH_HOME", self.place.home());
         finish(&mut command)
     }

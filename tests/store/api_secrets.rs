@@ -81,6 +81,9 @@ async fn a_logout_ends_all_sessions_of_a_name(database: Database) {
         assert!(add(&store, value, ApiSecretKind::Session, name, DAY).await);
     }
     assert!(add(&store, "four", ApiSecretKind::Token, "a", DAY).await);
+    assert!(add(&store, "five", ApiSecretKind::Session, "b", DAY).await);
+    store.end_session(&Secret::new("five")).await.unwrap();
+    assert!(!is_known(&store, "five", ApiSecretKind::Session).await);
     store.end_sessions("a").await.unwrap();
     assert!(!is_known(&store, "one", ApiSecretKind::Session).await);
     assert!(!is_known(&store, "two", ApiSecretKind::Session).await);
