@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ralph::Secret;
 use ralph::store::{ApiScope, ApiSecretKind, Store};
+use ralph::{RunId, Secret};
 
 use crate::database::Database;
 use crate::on_both;
@@ -13,6 +13,7 @@ on_both!(
     an_expired_secret_is_not_found,
     of_many_logins_with_one_link_one_succeeds,
     a_logout_ends_all_sessions_of_a_name,
+    a_secret_of_a_run_ends_with_the_links_of_that_run,
 );
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -89,4 +90,24 @@ async fn a_logout_ends_all_sessions_of_a_name(database: Database) {
     assert!(!is_known(&store, "two", ApiSecretKind::Session).await);
     assert!(is_known(&store, "three", ApiSecretKind::Session).await);
     assert!(is_known(&store, "four", ApiSecretKind::Token).await);
+}
+
+async fn a_secret_of_a_run_ends_with_the_links_of_that_run(database: Database) {
+    let store = database.open().await;
+    let (one, two) = (
+        RunId::parse("r00000001").unwrap(),
+        RunId::parse("r00000002").unwrap(),
+    );
+    for (value, run) in [("link", &one), ("other", &two)] {
+        let secret = Secret::new(value);
+        let added = store.add_run_secret(&secret, ApiSecretKind::Session, run, DAY);
+        added.await.unwrap();
+    }
+    let link = Secret::new("link");
+    let found = store.api_secret(&link, ApiSecretKind::Session).await;
+    let found = found.unwrap().unwrap();
+    assert_eq!((found.scope, found.run), (ApiScope::Read, Some(one.clone())));
+    store.revoke_run_secrets(&one).await.unwrap();
+    assert!(!is_known(&store, "link", ApiSecretKind::Session).await);
+    assert!(is_known(&store, "other", ApiSecretKind::Session).await);
 }

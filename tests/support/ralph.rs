@@ -204,7 +204,10 @@ impl Place {
     /// The directories of the runs, in no order.
     pub fn runs(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.home().join("runs")).into_iter().flatten();
-        entries.map(|entry| entry.unwrap().path()).collect()
+        let paths = entries.map(|entry| entry.unwrap().path());
+        // A process that is killed while it creates a run leaves a directory that is none.
+        let is_run = |path: &PathBuf| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        paths.filter(is_run).collect()
     }
 
     /// The directory of the only run.
