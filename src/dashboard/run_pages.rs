@@ -87,8 +87,11 @@ pub(super) async fn overview(client: &ApiClient, run: &str) -> Result<Response, 
     };
     run_page(client, run, "run.html", "Overview")
         .await?
-        .with("evidence", evidence.unwrap_or_else(|| json!({})))
-        .with("usage", usage.unwrap_or_else(|| json!({})))
+        .with("evidence", evidence.unwrap_or_else(|| json!({"commands": []})))
+        .with(
+            "usage",
+            usage.unwrap_or_else(|| json!({"budgets": [], "checkboxes": []})),
+        )
         .with("problems", problems)
         .with("last", iterations.last())
         .with_markup(
@@ -325,7 +328,7 @@ pub(super) async fn sandbox(client: &ApiClient, run: &str) -> Result<Response, P
     let sandbox = client.get(&format!("/api/runs/{run}/sandbox")).await?;
     let mut problems = Vec::new();
     let commands = client.get(&format!("/api/runs/{run}/commands")).await;
-    let commands = kept(commands.map(Some), &mut problems)?.unwrap_or_else(|| json!({}));
+    let commands = kept(commands.map(Some), &mut problems)?.unwrap_or_else(|| json!({"commands": []}));
     let outputs = files_below(client, run, ".ralph/commands/").await?;
     let page = run_page(client, run, "sandbox.html", "Sandbox").await?;
     page.with("sandbox", sandbox)
