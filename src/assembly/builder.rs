@@ -317,7 +317,15 @@ impl RalphBuilder {
             Some(url) => mirror(context, config, url).await?,
             None => repository(context, config, file).await?,
         };
-        let taken_branches = forge::taken_branches(context, config, &repository).await?;
+        let mut taken_branches = forge::taken_branches(context, config, &repository).await?;
+        // A branch that a person changed since is theirs.
+        let pushed = match issue {
+            Some(issue) => issue.pushed().await,
+            None => None,
+        };
+        let pushed = pushed.filter(|pushed| taken_branches.get(&pushed.name) == Some(&pushed.commit));
+        let own_branch = pushed.map(|pushed| pushed.name);
+        taken_branches.retain(|name, _| own_branch.as_ref() != Some(name));
         Ok(RunTarget::New {
             repository,
             run: NewRun {
@@ -325,12 +333,13 @@ impl RalphBuilder {
                     .and_then(ClaimedIssue::new_run)
                     .or_else(|| self.run_id.take())
                     .unwrap_or_else(RunId::random),
-                taken_branches,
+                taken_branches: taken_branches.into_keys().collect(),
+                is_branch_own: own_branch.is_some(),
                 created: context.surroundings.now(),
                 project: Some(file.project.clone()),
                 task: file.text.clone(),
                 branch_prefix: config.settings.git.branch_prefix.clone(),
-                branch: issue.and_then(ClaimedIssue::branch),
+                branch: own_branch.or_else(|| issue.and_then(ClaimedIssue::branch)),
                 overrides: overrides.map(|given| (given.key, given.value)).collect(),
                 script: self.script.take(),
                 issue: issue.map(ClaimedIssue::number),

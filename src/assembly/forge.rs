@@ -1,5 +1,6 @@
 //! From the configuration to the forge, and its credential.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,11 +8,12 @@ use crate::config::{Config, ForgeType};
 use crate::digest::Digest;
 use crate::exec::{Command, Discard};
 use crate::github::{GitHubApp, GitHubClient, GitHubCredential, GitHubForge, GitHubPace, repository_name};
-use crate::id::RepositoryName;
+use crate::id::{ObjectId, RepositoryName};
 use crate::scm::{Forge, LocalForge, Remote, Repository};
 use crate::secret::{Redactor, Secret};
 use crate::state::RunDir;
 
+use super::issue::{ClaimedForge, ClaimedIssue};
 use super::ralph::RunTarget;
 use super::{AssemblyContext, AssemblyError};
 
@@ -50,21 +52,21 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// The branches that the forge has, so that a new run does not choose one of them. An empty list if it does not answer: the
+/// The branches that the forge has, so that a new run does not choose one of them. No branches if it does not answer: the
 /// checks before the run say why, in better words than git.
 pub(super) async fn taken_branches(
     context: &AssemblyContext,
     config: &Config,
     repository: &Repository,
-) -> Result<Vec<String>, AssemblyError> {
+) -> Result<BTreeMap<String, ObjectId>, AssemblyError> {
     let forge = &config.settings.forge;
     if forge.kind == ForgeType::Local {
-        return Ok(Vec::new());
+        return Ok(BTreeMap::new());
     }
     let name = github_name(config, repository).await?;
     let client = create_client(context, config).await?;
     let Ok(token) = client.token().await else {
-        return Ok(Vec::new());
+        return Ok(BTreeMap::new());
     };
     let url = format!("{}/{name}.git", forge.github.url.trim_end_matches('/'));
     let host = context.surroundings.builder_host();
@@ -73,12 +75,13 @@ pub(super) async fn taken_branches(
     Ok(branches.unwrap_or_default())
 }
 
-/// The forge of a run.
+/// The forge of a run, which works on this issue.
 pub(super) async fn create(
     context: &AssemblyContext,
     config: &Config,
     run: &RunDir,
     redactor: &Redactor,
+    issue: Option<Arc<ClaimedIssue>>,
 ) -> Result<Arc<dyn Forge>, AssemblyError> {
     // Git needs the proxies and certificates of the user to reach a server.
     let host = context.surroundings.builder_host().with_name(run.path());
@@ -91,13 +94,11 @@ pub(super) async fn create(
             // A token that cannot be had now is a finding of the checks before the run.
             let _ = learn_token(&client, redactor).await;
             let url = &config.settings.forge.github.url;
-            Ok(Arc::new(GitHubForge::new(
-                client,
-                name,
-                url,
-                repository,
-                redactor.clone(),
-            )))
+            let forge = GitHubForge::new(client, name, url, repository, redactor.clone());
+            Ok(match issue {
+                Some(issue) => Arc::new(ClaimedForge { forge, issue }),
+                None => Arc::new(forge),
+            })
         }
     }
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use crate::github::{Claim, GitHubError, Issue, IssueStatus};
+use crate::github::{Claim, GitHubError, GitHubForge, Issue, IssueStatus, PushedBranch};
 use crate::id::{ObjectId, RunId};
 use crate::runner;
 use crate::scm::{
@@ -104,6 +104,11 @@ impl ClaimedIssue {
             .unwrap_or_else(PoisonError::into_inner)
             .0
             .clone()
+    }
+
+    /// The branch that an earlier run pushed under this claim.
+    pub(super) async fn pushed(&self) -> Option<PushedBranch> {
+        self.claim.lock().await.record.pushed.clone()
     }
 
     /// The branch of a new run.
@@ -377,7 +382,7 @@ fn claim_error(error: &GitHubError) -> AssemblyError {
 
 /// A forge for the run of an issue: what is pushed is pushed by the process that has the claim.
 pub(super) struct ClaimedForge {
-    pub(super) forge: Arc<dyn Forge>,
+    pub(super) forge: GitHubForge,
     pub(super) issue: Arc<ClaimedIssue>,
 }
 
@@ -392,11 +397,14 @@ impl Forge for ClaimedForge {
     }
 
     async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError> {
+        let request = self.issue.claim.lock().await.go_on_with(request);
+        let claims = &self.issue.queue.claims;
+        claims
+            .push_branch(&self.issue.claim, &self.forge, &request)
+            .await?;
+        // A push may take long, and the next owner of the claim goes on with the branch and its pull request.
         self.issue.confirm().await?;
-        self.forge.push_branch(request).await?;
-        // A push may take long, and a second pull request for the issue would be worse than a branch that is left.
-        self.issue.confirm().await?;
-        self.forge.open(request).await
+        self.forge.open_pushed(&request).await
     }
 
     async fn share_note(&self, notes_ref: &str, commit: &ObjectId) -> Result<bool, ForgeError> {

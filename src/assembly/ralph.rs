@@ -15,7 +15,7 @@ use crate::state::{RunDir, StateError};
 use super::broker::{BrokeredServices, RunBroker};
 use super::equipment::Equipment;
 use super::image::PreparedImage;
-use super::issue::{ClaimedForge, ClaimedIssue};
+use super::issue::ClaimedIssue;
 use super::reporting::RunReporting;
 use super::spec::{SandboxUse, sandbox_spec};
 use super::{AssemblyContext, AssemblyError, RalphBuilder, forge, settings};
@@ -163,10 +163,7 @@ impl Ralph {
             }),
             ..settings(config, script)?
         };
-        let mut forge = forge::create(context, config, &dir, &equipment.redactor).await?;
-        if let Some(issue) = self.issue {
-            forge = Arc::new(ClaimedForge { forge, issue });
-        }
+        let forge = forge::create(context, config, &dir, &equipment.redactor, self.issue).await?;
         // The name lets a later process find what this one started, after a crash.
         let host = context.surroundings.host().with_name(dir.path());
         let evidence_key = SigningKey::load_or_create(&context.surroundings.evidence_key()?)?;

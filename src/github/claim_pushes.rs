@@ -79,7 +79,7 @@ impl ClaimPushes {
         let mut moves = Vec::new();
         for WaitingMove { change, .. } in &batch {
             let to = match &change.to {
-                Some((message, at)) => Some(scratch.commit(message, *at).await?),
+                Some((message, at)) => Some(scratch.repository.commit_message(message, *at).await?),
                 None => None,
             };
             moves.push(RefMove {

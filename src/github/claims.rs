@@ -27,11 +27,11 @@ const MARGIN: i32 = 15;
 /// Claims are renewed after this part of a lease.
 const RENEWAL: u32 = 3;
 /// How often a push is tried again after lost answers and lost races.
-const TRIES: u32 = 6;
+pub(super) const TRIES: u32 = 6;
 
 /// The claims of one process in one repository.
 pub struct Claims {
-    forge: Arc<GitHubForge>,
+    pub(super) forge: Arc<GitHubForge>,
     pushes: ClaimPushes,
     owner: String,
     lease: SignedDuration,
@@ -49,6 +49,20 @@ pub struct ClaimRecord {
     pub until: Timestamp,
     /// The run that works on the issue, or will.
     pub run: Option<RunId>,
+    /// The branch that was pushed under this claim, by its owner or an earlier one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pushed: Option<PushedBranch>,
+}
+
+/// A branch that was pushed under a claim. The next owner of the claim goes on with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PushedBranch {
+    /// Its name, without `refs/heads/`.
+    pub name: String,
+    /// Its commit.
+    pub commit: ObjectId,
+    /// The runs that pushed it so far.
+    pub runs: Vec<RunId>,
 }
 
 /// A claim on an issue.
@@ -60,7 +74,7 @@ pub struct Claim {
     pub record: ClaimRecord,
     /// What it said before, if this process took it over.
     pub taken_from: Option<ClaimRecord>,
-    commit: ObjectId,
+    pub(super) commit: ObjectId,
 }
 
 impl Claim {
@@ -68,6 +82,11 @@ impl Claim {
     #[must_use]
     pub fn commit(&self) -> &str {
         self.commit.as_str()
+    }
+
+    /// The full name of its ref.
+    pub(super) fn ref_name(&self) -> String {
+        format!("{REFS}{}", self.issue)
     }
 }
 
@@ -167,7 +186,8 @@ impl Claims {
             let epoch = held
                 .as_ref()
                 .map_or(1, |held| held.record.epoch.saturating_add(1));
-            let record = self.record(epoch, run.clone());
+            let pushed = held.as_ref().and_then(|held| held.record.pushed.clone());
+            let record = self.record(epoch, run.clone(), pushed);
             let from = held.as_ref().map(|held| &held.commit);
             match self.move_ref(issue, from, Some(record), true).await {
                 Ok(Some(won)) => {
@@ -211,15 +231,15 @@ impl Claims {
         let Ok(remote) = self.forge.remote().await else {
             return false;
         };
-        let name = format!("{REFS}{}", claim.issue);
-        let found = self.forge.repository.remote_ref(&remote, &name).await;
+        let found = self.forge.repository.remote_ref(&remote, &claim.ref_name()).await;
         found.is_ok_and(|found| found.as_ref() == Some(&claim.commit))
     }
 
     /// Extends a claim and records its run. Fails with [`GitHubError::ClaimLost`] if another process has taken it over.
     pub async fn renew(&self, claim: &mut Claim, run: Option<RunId>) -> Result<(), GitHubError> {
-        self.replace(claim, |epoch| Some(self.record(epoch, run.clone())))
-            .await
+        let renewed =
+            |before: &ClaimRecord| Some(self.record(before.epoch, run.clone(), before.pushed.clone()));
+        self.replace(claim, renewed).await
     }
 
     /// Gives a claim up. One that another process has taken over is left alone.
@@ -235,10 +255,10 @@ impl Claims {
     async fn replace(
         &self,
         claim: &mut Claim,
-        new: impl Fn(u64) -> Option<ClaimRecord>,
+        new: impl Fn(&ClaimRecord) -> Option<ClaimRecord>,
     ) -> Result<(), GitHubError> {
         for tries in 0..=TRIES {
-            let record = new(claim.record.epoch);
+            let record = new(&claim.record);
             match self
                 .move_ref(claim.issue, Some(&claim.commit), record, false)
                 .await
@@ -323,13 +343,14 @@ impl Claims {
         })
     }
 
-    fn record(&self, epoch: u64, run: Option<RunId>) -> ClaimRecord {
+    pub(super) fn record(&self, epoch: u64, run: Option<RunId>, pushed: Option<PushedBranch>) -> ClaimRecord {
         let until = self.forge.client.now().saturating_add(self.lease);
         ClaimRecord {
             owner: self.owner.clone(),
             epoch,
             until: until.unwrap_or(Timestamp::MAX),
             run,
+            pushed,
         }
     }
 

@@ -17,7 +17,7 @@ use super::wire::{BranchRule, BranchTip, Pull, PullState, RepositoryInfo};
 use crate::id::{ObjectId, RepositoryName};
 use crate::scm::{
     CiReport, CommitStatus, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest,
-    PullRequestBase, PullRequestOverlap, Remote, Repository, ReviewAnswer, ScmError,
+    PullRequestBase, PullRequestOverlap, RefMove, Remote, Repository, ReviewAnswer, ScmError,
 };
 use crate::secret::Redactor;
 
@@ -121,24 +121,41 @@ impl GitHubForge {
     }
 
     async fn push_to(&self, remote: Remote, request: &PullRequest) -> Result<(), ForgeError> {
-        let found = self.repository.remote_branch(&remote, &request.branch).await?;
-        if found.as_ref() == Some(&request.commit) {
+        let Some(push) = self.due_push(&remote, request).await? else {
             return Ok(());
-        }
-        if let Some(found) = found.as_ref().filter(|found| !request.ours.contains(found)) {
-            return Err(ForgeError::Scm(ScmError::RefMoved {
-                name: format!("refs/heads/{}", request.branch),
-                expected: request.ours.last().cloned(),
-                found: Some(found.clone()),
-            }));
-        }
+        };
         let _one_write_at_a_time = self.client.begin_push().await;
         // A token of an App may have expired while this waited.
         let remote = self.remote().await?;
-        let pushed = self
-            .repository
-            .push(&remote, &request.branch, &request.commit, found.as_ref());
-        Ok(pushed.await?)
+        let results = self.repository.move_refs(&remote, &[push]).await?;
+        Ok(results.into_iter().collect::<Result<(), _>>()?)
+    }
+
+    /// The push of the request's commit. `None` if the branch is there already. Refuses a branch that is not where this run
+    /// left it.
+    pub(super) async fn due_push(
+        &self,
+        remote: &Remote,
+        request: &PullRequest,
+    ) -> Result<Option<RefMove>, ForgeError> {
+        let found = self.repository.remote_branch(remote, &request.branch).await?;
+        if found.as_ref() == Some(&request.commit) {
+            return Ok(None);
+        }
+        let name = format!("refs/heads/{}", request.branch);
+        if found.as_ref().is_some_and(|found| !request.ours.contains(found)) {
+            let expected = request.ours.last().cloned();
+            return Err(ForgeError::Scm(ScmError::RefMoved {
+                name,
+                expected,
+                found,
+            }));
+        }
+        Ok(Some(RefMove {
+            name,
+            from: found,
+            to: Some(request.commit.clone()),
+        }))
     }
 
     /// Why a closed pull request cannot be used.
@@ -239,43 +256,9 @@ impl Forge for GitHubForge {
         })
     }
 
-    async fn push_branch(&self, request: &PullRequest) -> Result<(), ForgeError> {
-        self.push(request).await
-    }
-
     async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError> {
         self.push(request).await?;
-        let request = &PullRequest {
-            title: request.title.trim().chars().take(MAX_TITLE).collect(),
-            ..request.clone()
-        };
-        let (_, info) = self.info().await?;
-        let pulls = self.pulls().await?;
-        let mut opened = match self.open_pull(&pulls, request).await {
-            Ok((pull, warnings)) => OpenedPullRequest {
-                location: pull.html_url,
-                is_pull_request: true,
-                warnings,
-            },
-            Err(ForgeError::Server { source, .. }) if is_forbidden(source.as_ref()) => OpenedPullRequest {
-                location: format!("{}/tree/{}", info.html_url, request.branch),
-                is_pull_request: false,
-                warnings: vec![format!(
-                    "the branch is pushed, but this account may not open the pull request ({source}): open it at \
-                     {}/compare/{}...{}",
-                    info.html_url, request.base_branch, request.branch
-                )],
-            },
-            Err(error) => return Err(error),
-        };
-        if let Some(status) = &request.status
-            && let Err(error) = pulls.set_status(&request.commit, status, &opened.location).await
-        {
-            let (commit, problem) = (&request.commit, error.with_hint());
-            let warning = format!("the commit status of {commit} was not set: {problem}");
-            opened.warnings.push(warning);
-        }
-        Ok(opened)
+        self.open_pushed(request).await
     }
 
     async fn share_note(&self, notes_ref: &str, commit: &ObjectId) -> Result<bool, ForgeError> {
@@ -324,6 +307,41 @@ impl Forge for GitHubForge {
 }
 
 impl GitHubForge {
+    /// Opens the pull request of a branch that is pushed, or updates the open one.
+    pub(crate) async fn open_pushed(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError> {
+        let request = &PullRequest {
+            title: request.title.trim().chars().take(MAX_TITLE).collect(),
+            ..request.clone()
+        };
+        let (_, info) = self.info().await?;
+        let pulls = self.pulls().await?;
+        let mut opened = match self.open_pull(&pulls, request).await {
+            Ok((pull, warnings)) => OpenedPullRequest {
+                location: pull.html_url,
+                is_pull_request: true,
+                warnings,
+            },
+            Err(ForgeError::Server { source, .. }) if is_forbidden(source.as_ref()) => OpenedPullRequest {
+                location: format!("{}/tree/{}", info.html_url, request.branch),
+                is_pull_request: false,
+                warnings: vec![format!(
+                    "the branch is pushed, but this account may not open the pull request ({source}): open it at \
+                     {}/compare/{}...{}",
+                    info.html_url, request.base_branch, request.branch
+                )],
+            },
+            Err(error) => return Err(error),
+        };
+        if let Some(status) = &request.status
+            && let Err(error) = pulls.set_status(&request.commit, status, &opened.location).await
+        {
+            let (commit, problem) = (&request.commit, error.with_hint());
+            let warning = format!("the commit status of {commit} was not set: {problem}");
+            opened.warnings.push(warning);
+        }
+        Ok(opened)
+    }
+
     async fn check_base(&self, name: &RepositoryName, base: &str) -> Result<(), ForgeError> {
         let path = format!("repos/{name}/branches/{}", query_value(base));
         let found: Option<BranchTip> = self.client.find(&path).await?;

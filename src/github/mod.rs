@@ -7,6 +7,7 @@ mod address;
 mod answer;
 mod ci;
 mod claim_pushes;
+mod claimed_push;
 mod claims;
 mod client;
 mod credential;
@@ -27,7 +28,7 @@ mod statuses;
 mod wire;
 
 pub use address::repository_name;
-pub use claims::{Claim, ClaimAttempt, ClaimRecord, Claims};
+pub use claims::{Claim, ClaimAttempt, ClaimRecord, Claims, PushedBranch};
 pub use client::GitHubClient;
 pub use credential::{GitHubApp, GitHubCredential};
 pub use error::GitHubError;

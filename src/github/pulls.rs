@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::client::GitHubClient;
 use super::error::GitHubError;
-use super::marker::{MarkedText, is_done, mark, origin, with_done};
+use super::marker::{MarkedText, is_done, mark, origin, run_of, with_done};
 use super::wire::{LabelEvent, LabelName, Pull, PullFile, PullState};
 use crate::id::{RepositoryName, RunId};
 use crate::scm::{PullRequest, PullRequestOverlap};
@@ -91,7 +91,10 @@ impl Pulls<'_> {
     pub(super) async fn update(&self, pull: Pull, request: &PullRequest) -> Result<UpdatedPull, GitHubError> {
         let wanted = mark(&request.title, &request.body, &request.run, request.is_done);
         let present = pull.body.clone().unwrap_or_default().replace("\r\n", "\n");
-        let origin = origin(&pull.title, &present, &request.run);
+        // An earlier run may have written the text that this one goes on with.
+        let writer = run_of(&present).filter(|run| request.earlier_runs.contains(run));
+        let writer = writer.unwrap_or_else(|| request.run.clone());
+        let origin = origin(&pull.title, &present, &writer);
         let kept_text = origin != MarkedText::Ours;
         let mut changes = Map::new();
         let mut set = |name: &str, value: &str| changes.insert(name.to_owned(), Value::from(value));
@@ -101,7 +104,7 @@ impl Pulls<'_> {
         if !kept_text && pull.title != request.title {
             set("title", &request.title);
         }
-        if origin == MarkedText::Edited && request.is_done && !is_done(&present, &request.run) {
+        if origin == MarkedText::Edited && request.is_done && !is_done(&present, &writer) {
             set("body", &with_done(pull.body.as_deref().unwrap_or_default()));
         }
         let pull = if changes.is_empty() {

@@ -25,6 +25,8 @@ pub struct NewRun {
     pub branch_prefix: String,
     /// The whole branch name, in place of one that is made from the task.
     pub branch: Option<String>,
+    /// Whether this run goes on with a branch of that name, which an earlier run pushed.
+    pub is_branch_own: bool,
     /// Branches that are taken elsewhere, such as on the forge.
     pub taken_branches: Vec<String>,
     /// The directory whose configuration the run started with; a resume reads it again.
@@ -60,7 +62,7 @@ pub async fn create(
         .unwrap_or_else(|| branch_name(&task, new.branch_prefix));
     let mut taken = taken_branches(runs, repo)?;
     taken.extend(new.taken_branches);
-    let branch = scm::reserve_branch(repo, &name, &taken, &base).await?;
+    let branch = scm::reserve_branch(repo, &name, new.is_branch_own, &taken, &base).await?;
     let overrides = new.overrides.into_iter();
     let facts = RunFacts {
         format: RUN_FORMAT,

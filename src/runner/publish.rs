@@ -241,6 +241,7 @@ async fn request(
     let PullRequestText { title, body } = text;
     Ok(PullRequest {
         run: facts.id.clone(),
+        earlier_runs: Vec::new(),
         branch: facts.branch.clone(),
         base_branch: base.branch,
         commit: record.tip.clone(),

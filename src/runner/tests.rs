@@ -74,6 +74,7 @@ impl TestRun {
             task: TASK.to_owned(),
             branch_prefix: "ralph".to_owned(),
             branch: None,
+            is_branch_own: false,
             taken_branches: Vec::new(),
             project: None,
             overrides: Vec::new(),

@@ -45,15 +45,19 @@ pub fn slug(text: &str) -> String {
 
 /// Reserves the first of `name`, `name-v2`, `name-v3`, ... that is neither a branch of the repository, nor reserved, nor in
 /// `used`. `commit` is any commit of the repository. Of two processes that ask at the same time, each gets its own name.
+///
+/// With `is_own` a branch of the repository with this name does not count: the caller goes on with it.
 pub async fn reserve_branch(
     repository: &Repository,
     name: &str,
+    is_own: bool,
     used: &[String],
     commit: &ObjectId,
 ) -> Result<String, ScmError> {
     let mut used = used.to_vec();
+    let own = is_own.then_some(name);
     loop {
-        let free = free_branch(repository, name, &used).await?;
+        let free = free_branch(repository, name, own, &used).await?;
         match repository.update_ref(&reservation(&free), commit, None).await {
             Err(ScmError::RefMoved { .. }) => used.push(free),
             reserved => return reserved.map(|()| free),
@@ -72,8 +76,13 @@ fn reservation(branch: &str) -> String {
     format!("refs/ralph/branches/{}", branch.replace('/', "_"))
 }
 
-/// The first of `name`, `name-v2`, `name-v3`, ... that is neither a branch of the repository nor in `used`.
-pub async fn free_branch(repository: &Repository, name: &str, used: &[String]) -> Result<String, ScmError> {
+/// The first of `name`, `name-v2`, `name-v3`, ... that is neither a branch of the repository, except for `own`, nor in `used`.
+pub async fn free_branch(
+    repository: &Repository,
+    name: &str,
+    own: Option<&str>,
+    used: &[String],
+) -> Result<String, ScmError> {
     let top = name.split('/').next().unwrap_or(name);
     let command = repository
         .git
@@ -93,7 +102,8 @@ pub async fn free_branch(repository: &Repository, name: &str, used: &[String]) -
             existing: above.to_owned(),
         });
     }
-    let taken: HashSet<&str> = existing.lines().chain(used.iter().map(String::as_str)).collect();
+    let existing = existing.lines().filter(|branch| Some(*branch) != own);
+    let taken: HashSet<&str> = existing.chain(used.iter().map(String::as_str)).collect();
     let is_free = |name: &str| !taken.contains(name) && !taken.iter().any(|branch| is_below(branch, name));
     let later = (2_u64..).map(|version| format!("{name}-v{version}"));
     let mut names = std::iter::once(name.to_owned()).chain(later);

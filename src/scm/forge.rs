@@ -28,13 +28,6 @@ pub trait Forge: Send + Sync {
         })
     }
 
-    /// Pushes the branch of a pull request, for callers that have something to check before it is opened. [`Self::open`] does it
-    /// too.
-    async fn push_branch(&self, request: &PullRequest) -> Result<(), ForgeError> {
-        let _ = request;
-        Ok(())
-    }
-
     /// Opens the pull request, or updates the open one. Idempotent.
     async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError>;
 
@@ -153,13 +146,15 @@ pub struct CiFailure {
 pub struct PullRequest {
     /// The run that opens it.
     pub run: RunId,
+    /// Runs whose processes died, and whose branch and pull request this run goes on with.
+    pub earlier_runs: Vec<RunId>,
     /// Its branch, without `refs/heads/`.
     pub branch: String,
     /// The branch that it is to be merged into.
     pub base_branch: String,
     /// The commit of its branch. It is in the user's repository.
     pub commit: ObjectId,
-    /// The commits where this run may have left the branch. A branch at another commit is not changed.
+    /// The commits where this run or an earlier one may have left the branch. A branch at another commit is not changed.
     pub ours: Vec<ObjectId>,
     /// Its title.
     pub title: String,

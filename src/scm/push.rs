@@ -1,10 +1,12 @@
 //! Pushes to a remote repository with a credential of ralph.
 
+use std::collections::BTreeMap;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use super::error::ScmError;
-use super::git::{GitDir, failure, output};
+use super::git::{GitDir, failure, one_id, output};
 use super::ref_move::RefMove;
 use super::repository::Repository;
 use crate::exec::Command;
@@ -115,16 +117,18 @@ impl Repository {
         self.git.run(&command).await.map(drop)
     }
 
-    /// The names of all branches of a remote, asked now.
-    pub async fn remote_branches(&self, remote: &Remote) -> Result<Vec<String>, ScmError> {
+    /// All branches of a remote and their commits, asked now.
+    pub async fn remote_branches(&self, remote: &Remote) -> Result<BTreeMap<String, ObjectId>, ScmError> {
         let command = self
             .git
             .command("ls-remote --refs --heads --")
             .arg(remote.url.clone());
         let printed = self.git.run(&remote.apply(command)).await?;
         let text = String::from_utf8_lossy(&printed);
-        let names = text.lines().filter_map(|line| line.split_once("\trefs/heads/"));
-        Ok(names.map(|(_, name)| name.to_owned()).collect())
+        let lines = text.lines().filter_map(|line| line.split_once("\trefs/heads/"));
+        lines
+            .map(|(id, name)| Ok((name.to_owned(), one_id(id.as_bytes())?)))
+            .collect()
     }
 
     /// Pushes a commit to a remote's branch, as [`Repository::push_ref`] does.

@@ -49,14 +49,33 @@ impl Repository {
         self.move_refs_at(remote, moves).await
     }
 
+    /// Like [`Repository::move_refs`], but moves all of the refs or none.
+    pub async fn move_refs_together(
+        &self,
+        remote: &Remote,
+        moves: &[RefMove],
+    ) -> Result<Vec<Result<(), ScmError>>, ScmError> {
+        self.push_moves(remote, &["--atomic"], moves).await
+    }
+
     pub(super) async fn move_refs_at(
         &self,
         remote: &dyn GitRemote,
         moves: &[RefMove],
     ) -> Result<Vec<Result<(), ScmError>>, ScmError> {
+        self.push_moves(remote, &[], moves).await
+    }
+
+    async fn push_moves(
+        &self,
+        remote: &dyn GitRemote,
+        options: &[&str],
+        moves: &[RefMove],
+    ) -> Result<Vec<Result<(), ScmError>>, ScmError> {
         let args = "push --porcelain --no-verify --no-follow-tags --no-recurse-submodules";
         let command = remote
             .command(&self.git, args)
+            .args(options.iter().copied())
             .args(moves.iter().map(RefMove::lease))
             .args(["--", remote.url()])
             .args(moves.iter().map(RefMove::refspec));

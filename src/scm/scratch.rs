@@ -33,19 +33,20 @@ impl ScratchRepository {
             _dir: dir,
         })
     }
+}
 
+impl Repository {
     /// Creates a commit with this message, without files and without a parent. Equal words and times give the same commit.
-    pub async fn commit(&self, message: &str, at: Timestamp) -> Result<ObjectId, ScmError> {
-        let git = &self.repository.git;
-        let tree = self.repository.object_format().empty_tree();
-        let mut command = git.command("commit-tree -F -").arg(tree).stdin(message);
+    pub async fn commit_message(&self, message: &str, at: Timestamp) -> Result<ObjectId, ScmError> {
+        let tree = self.object_format().empty_tree();
+        let mut command = self.git.command("commit-tree -F -").arg(tree).stdin(message);
         for role in ["AUTHOR", "COMMITTER"] {
             command = command
                 .env(format!("GIT_{role}_NAME"), "ralph")
                 .env(format!("GIT_{role}_EMAIL"), "ralph@localhost")
                 .env(format!("GIT_{role}_DATE"), format!("{} +0000", at.as_second()));
         }
-        one_id(&git.run(&command).await?)
+        one_id(&self.git.run(&command).await?)
     }
 }
 

@@ -395,6 +395,7 @@ async fn lost_races_end() {
         epoch: 1,
         until: Timestamp::now() - LEASE * 2,
         run: None,
+        pushed: None,
     };
     let (record, ended) = (
         serde_json::to_string(&ended).unwrap(),

@@ -111,6 +111,7 @@ impl Desk {
     pub fn request(&self, commit: usize) -> PullRequest {
         PullRequest {
             run: RunId::parse("r23456789").unwrap(),
+            earlier_runs: Vec::new(),
             branch: BRANCH.to_owned(),
             base_branch: "main".to_owned(),
             commit: self.commits[commit].clone(),

@@ -42,6 +42,7 @@ mod runs;
 mod serve;
 mod stacks;
 mod statuses;
+mod takeover;
 mod traps;
 
 use ::support::{self, need};

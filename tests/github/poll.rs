@@ -24,7 +24,7 @@ pub fn spec(branch: &str, depends: &[u64]) -> String {
 }
 
 /// Does all of it, after a command.
-fn greeting(first: &str) -> Value {
+pub fn greeting(first: &str) -> Value {
     script([ending([
         run(first),
         write("a.txt", "hello\n"),
@@ -34,7 +34,7 @@ fn greeting(first: &str) -> Value {
 }
 
 /// `ralph poll` with a scripted model, on some machine.
-fn poll_on(site: &Site, place: &Place, script: &Value, args: &[&str]) -> Command {
+pub fn poll_on(site: &Site, place: &Place, script: &Value, args: &[&str]) -> Command {
     let file = place.path().join("script.json");
     std::fs::write(&file, script.to_string()).unwrap();
     let mut command = site.with_credential(place.ralph(&["poll", "--interval", "1", "--script"]));
@@ -42,7 +42,7 @@ fn poll_on(site: &Site, place: &Place, script: &Value, args: &[&str]) -> Command
     command
 }
 
-fn poll(site: &Site, script: &Value, args: &[&str]) -> Command {
+pub fn poll(site: &Site, script: &Value, args: &[&str]) -> Command {
     poll_on(site, &site.place, script, args)
 }
 
@@ -77,7 +77,7 @@ pub fn expect_no_claims(site: &Site) {
 }
 
 /// Waits until the run of an issue works.
-fn wait_for_work(site: &Site, issue: u64) {
+pub fn wait_for_work(site: &Site, issue: u64) {
     eventually("the comment names the run", || {
         let comments = site.github.comments(REPO, issue);
         comments
@@ -149,7 +149,8 @@ fn an_issue_needs_nine_writes() {
 /// The kind of a write. Of a push, the kind of its refs.
 fn write_kind(request: &Recorded) -> String {
     if request.path.ends_with("/git-receive-pack") {
-        let kinds = ["claims", "heads", "notes"];
+        // A branch is pushed together with its claim.
+        let kinds = ["heads", "claims", "notes"];
         let kind = kinds
             .iter()
             .find(|kind| request.body.contains(&format!("/{kind}/")));
@@ -641,7 +642,7 @@ fn an_issue_that_could_not_be_claimed_is_tried_again() {
 }
 
 /// The repository and the configuration of a site on another machine.
-fn another_machine(site: &Site) -> Place {
+pub fn another_machine(site: &Site) -> Place {
     let place = Place::new();
     place.git(&["remote", "add", "origin", &site.github.git_url(REPO)]);
     let configuration = std::fs::read_to_string(site.place.repo().join("ralph.toml")).unwrap();
@@ -649,7 +650,7 @@ fn another_machine(site: &Site) -> Place {
     place
 }
 
-fn is_done(site: &Site, issue: u64) -> bool {
+pub fn is_done(site: &Site, issue: u64) -> bool {
     site.github
         .labels(REPO, issue)
         .contains(&"status:done".to_owned())

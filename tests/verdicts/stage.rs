@@ -247,6 +247,7 @@ impl<'a> Stage<'a> {
             task: self.history.task.text(),
             branch_prefix: "ralph".to_owned(),
             branch: None,
+            is_branch_own: false,
             taken_branches: Vec::new(),
             project: None,
             overrides: Vec::new(),

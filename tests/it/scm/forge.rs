@@ -35,6 +35,7 @@ impl Desk {
     fn request(&self, commit: &ObjectId) -> PullRequest {
         PullRequest {
             run: RunId::parse("r23456789").unwrap(),
+            earlier_runs: Vec::new(),
             branch: BRANCH.to_owned(),
             base_branch: "main".to_owned(),
             commit: commit.clone(),

@@ -135,7 +135,11 @@ async fn submodules_and_lfs_are_said_beforehand() {
 #[tokio::test]
 async fn the_next_free_branch_is_found() {
     let world = World::new().await;
-    let free = async |claimed: &[String]| free_branch(&world.repository, BRANCH, claimed).await.unwrap();
+    let free = async |claimed: &[String]| {
+        free_branch(&world.repository, BRANCH, None, claimed)
+            .await
+            .unwrap()
+    };
     assert_eq!(free(&[]).await, BRANCH);
     assert_eq!(free(&[BRANCH.to_owned()]).await, format!("{BRANCH}-v2"));
     git(&world.user(), &["branch", BRANCH]);
@@ -170,7 +174,7 @@ async fn a_branch_that_is_named_lock_is_reserved() {
 #[tokio::test]
 async fn branches_that_exclude_each_other_are_told_apart() {
     let world = World::new().await;
-    let free = async || free_branch(&world.repository, BRANCH, &[]).await;
+    let free = async || free_branch(&world.repository, BRANCH, None, &[]).await;
     git(&world.user(), &["branch", &format!("{BRANCH}/below")]);
     assert_eq!(free().await.unwrap(), format!("{BRANCH}-v2"));
     git(&world.user(), &["branch", "-D", &format!("{BRANCH}/below")]);
