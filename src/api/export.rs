@@ -132,13 +132,19 @@ fn diff_lines(text: &str) -> Value {
     text.lines().map(line).collect()
 }
 
+/// An environment for pages: what is filled in is escaped, and a value that is missing is an error.
+pub(crate) fn page_templates() -> Environment<'static> {
+    let mut templates = Environment::new();
+    templates.set_undefined_behavior(UndefinedBehavior::Strict);
+    templates.set_auto_escape_callback(|_| AutoEscape::Html);
+    templates.set_trim_blocks(true);
+    templates.set_lstrip_blocks(true);
+    templates
+}
+
 fn render(values: &Value) -> Result<String, minijinja::Error> {
     static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
-        let mut templates = Environment::new();
-        templates.set_undefined_behavior(UndefinedBehavior::Strict);
-        templates.set_auto_escape_callback(|_| AutoEscape::Html);
-        templates.set_trim_blocks(true);
-        templates.set_lstrip_blocks(true);
+        let mut templates = page_templates();
         templates.add_global("style", minijinja::Value::from_safe_string(STYLE.to_owned()));
         templates.add_global("policy", POLICY.as_str());
         templates

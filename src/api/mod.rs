@@ -41,6 +41,7 @@ use crate::service::RunIndex;
 use crate::store::Store;
 
 pub use access::{LOGIN_LINK, new_secret};
+pub(crate) use export::page_templates;
 pub(crate) use guard::is_operation;
 pub use openapi::openapi;
 pub use serve::{ApiListener, ListenAddress};

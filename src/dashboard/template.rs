@@ -6,9 +6,10 @@ use std::sync::LazyLock;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 use jiff::Timestamp;
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
+use minijinja::{Environment, Value};
 use serde::Serialize;
 
+use crate::api::page_templates;
 use crate::text::cut_middle;
 
 use super::assets;
@@ -55,11 +56,7 @@ const TEMPLATES: &[(&str, &str)] = &templates![
 ];
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
-    let mut templates = Environment::new();
-    templates.set_undefined_behavior(UndefinedBehavior::Strict);
-    templates.set_auto_escape_callback(|_| AutoEscape::Html);
-    templates.set_trim_blocks(true);
-    templates.set_lstrip_blocks(true);
+    let mut templates = page_templates();
     templates.add_filter("short_time", short_time);
     templates.add_filter("clock_time", clock_time);
     templates.add_filter("truncate_text", truncate_text);

@@ -25,6 +25,22 @@ fn budgets_are_bars_and_boxes_have_costs() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
+/// A mistake in the configuration, made while a run is paused, takes its budgets from the page and nothing else.
+#[test]
+fn a_page_with_a_missing_part_is_shown() {
+    let browser = need!(Browser::start());
+    let place = Place::new();
+    place.run_script(&script([whole_task()])).expect(0, &["done"]);
+    let dashboard = Dashboard::start(&place);
+    dashboard.log_in(&browser);
+    place.write("ralph.toml", "[budget\n");
+    browser.open(&dashboard.url(&format!("/runs/{}", place.run_id())));
+    browser.wait_for_text("main", "A part of this page is missing");
+    browser.wait_for_text("main", "ralph.toml");
+    browser.wait_for_text("#overview", "done");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
 #[test]
 fn the_diff_offers_what_changed_since_the_last_look() {
     let browser = need!(Browser::start());
