@@ -19,6 +19,9 @@ pub(crate) const ITERATIONS: u64 = 5_000;
 /// The length of its log, in bytes.
 pub(crate) const LOG_BYTES: u64 = 100 * 1024 * 1024;
 
+/// The id of the longest one.
+pub(crate) const LONGEST: &str = "rbench05000";
+
 /// A service over the runs of a place; ended when dropped.
 pub(crate) struct ManyRuns {
     pub(crate) place: Place,
@@ -38,16 +41,7 @@ impl Drop for ManyRuns {
 
 impl ManyRuns {
     pub(crate) fn start() -> Fallible<Self> {
-        let place = Place::new();
-        place.run_script(&script([whole_task()])).expect(0, &[]);
-        let example = place.run_dir();
-        let runs = example.parent().ok_or("the run has no parent")?.to_owned();
-        for number in 1..RUNS {
-            copy_run(&example, &runs.join(format!("rbench{number:05}")), number)?;
-        }
-        let longest = runs.join("rbench05000");
-        lengthen_journal(&longest.join("journal.jsonl"))?;
-        lengthen_log(&longest.join("events.jsonl"))?;
+        let place = make_runs()?;
         let ended = place.run(&["api-token", "create", "bench", "--scope", "admin"]);
         let token = ended.expect(0, &[]).stdout.trim().to_owned();
         let (child, address) = serve(&place)?;
@@ -56,7 +50,7 @@ impl ManyRuns {
             child,
             address,
             token,
-            longest: "rbench05000".to_owned(),
+            longest: LONGEST.to_owned(),
         })
     }
 
@@ -91,6 +85,21 @@ impl ManyRuns {
             &answer.send().await?.error_for_status()?.text().await?,
         )?)
     }
+}
+
+/// A place with that many runs.
+pub(crate) fn make_runs() -> Fallible<Place> {
+    let place = Place::new();
+    place.run_script(&script([whole_task()])).expect(0, &[]);
+    let example = place.run_dir();
+    let runs = example.parent().ok_or("the run has no parent")?.to_owned();
+    for number in 1..RUNS {
+        copy_run(&example, &runs.join(format!("rbench{number:05}")), number)?;
+    }
+    let longest = runs.join(LONGEST);
+    lengthen_journal(&longest.join("journal.jsonl"))?;
+    lengthen_log(&longest.join("events.jsonl"))?;
+    Ok(place)
 }
 
 /// User and system time of a process, which the kernel counts in hundredths of a second.

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::browser::{Browser, Dashboard};
 use crate::need;
+use crate::support::browser::{Browser, Dashboard};
 use crate::support::ralph::{Place, doing, run, script, user_file, whole_task};
 
 /// The script of axe-core.

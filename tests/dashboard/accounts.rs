@@ -1,7 +1,7 @@
 //! What a run used, its pull request, its changes since the last look, and the settings of the service.
 
-use crate::browser::{Browser, Dashboard};
 use crate::need;
+use crate::support::browser::{Browser, Dashboard};
 use crate::support::ralph::{Held, Place, doing, run, script, whole_task};
 
 #[test]

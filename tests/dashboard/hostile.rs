@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::browser::{Browser, Dashboard};
 use crate::need;
+use crate::support::browser::{Browser, Dashboard};
 use crate::support::ralph::{Place, doing, ending, finish, run, script, write};
 
 /// Strings that run a script where text is not escaped, each in another way.

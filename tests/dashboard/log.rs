@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::browser::{Browser, Dashboard};
 use crate::need;
+use crate::support::browser::{Browser, Dashboard};
 use crate::support::ralph::{Place, doing, run, script, waited_for, whole_task};
 
 /// How many lines the first page has.

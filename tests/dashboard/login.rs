@@ -1,7 +1,7 @@
 //! How a person gets in, and out.
 
-use crate::browser::{Browser, Dashboard};
 use crate::need;
+use crate::support::browser::{Browser, Dashboard};
 use crate::support::ralph::Place;
 
 #[test]

@@ -11,7 +11,6 @@
 
 mod accessibility;
 mod accounts;
-mod browser;
 mod hostile;
 mod log;
 mod login;

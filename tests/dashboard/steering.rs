@@ -1,7 +1,7 @@
 //! What a person asks of a run from its pages.
 
-use crate::browser::{Browser, Dashboard};
 use crate::need;
+use crate::support::browser::{Browser, Dashboard};
 use crate::support::ralph::{Held, Place, TASK, eventually, script, user_file, whole_task};
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::browser::{Browser, Dashboard};
 use crate::need;
+use crate::support::browser::{Browser, Dashboard};
 use crate::support::ralph::{Held, Place, script, waited_for, whole_task};
 
 /// The pictures that the guide shows.

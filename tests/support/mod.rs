@@ -7,6 +7,7 @@
 )]
 
 pub mod base;
+pub mod browser;
 pub mod chat_server;
 pub mod daytona;
 pub mod derived;

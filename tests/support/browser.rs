@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::ralph::{Place, eventually, waited_for};
+use crate::ralph::{Place, eventually, waited_for};
 
 /// The key of an element in answers of `WebDriver`.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -161,8 +161,12 @@ impl Browser {
     /// Chooses light or dark, as the system of a person would.
     pub fn colour_scheme(&self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
-        let command = json!({"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}});
-        self.call("goog/cdp/execute", &command);
+        self.devtools("Emulation.setEmulatedMedia", &json!({"features": features}));
+    }
+
+    /// A command of the developer tools.
+    pub fn devtools(&self, command: &str, parameters: &Value) -> Value {
+        self.call("goog/cdp/execute", &json!({"cmd": command, "params": parameters}))
     }
 
     /// Keeps a picture of the page.
