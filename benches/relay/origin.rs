@@ -32,9 +32,13 @@ pub(crate) async fn start() -> Fallible<u16> {
 async fn serve(mut stream: TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     match stream.read_u8().await? {
-        WANTS_BYTES => loop {
-            stream.write_all(&vec![7; CHUNK]).await?;
-        },
+        WANTS_BYTES => {
+            // Made once, as for the exec stream that this is compared with.
+            let chunk = vec![7; CHUNK];
+            loop {
+                stream.write_all(&chunk).await?;
+            }
+        }
         UPLOADS => {
             let mut left = stream.read_u64().await?;
             let mut chunk = vec![0; CHUNK];

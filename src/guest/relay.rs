@@ -30,6 +30,10 @@ const BATCH: usize = 64;
 /// The size of each buffer of a connection in the kernel, which doubles it for its own needs. By default it grows to
 /// megabytes.
 const SOCKET_BUFFER: i32 = 64 * 1024;
+/// What the pipes from and to ralph may hold. By default that is a single piece of data, so that each end waits for the other.
+const PIPE: i32 = 1024 * 1024;
+/// How many bytes are read from ralph at a time.
+const READ_SIZE: usize = 4 * PIECE;
 /// Delay after a failed accept, for example because too many files are open.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
 
@@ -105,6 +109,8 @@ enum Source {
 impl Relay {
     /// Starts by sending the version.
     fn open(connection: HostConnection, others: OtherRelays) -> io::Result<Self> {
+        sys::enlarge_pipe(&connection.from_ralph, PIPE);
+        sys::enlarge_pipe(&connection.to_ralph, PIPE);
         let mut relay = Self {
             ralph: connection.from_ralph,
             others: Some(others),
@@ -116,7 +122,7 @@ impl Relay {
             last_id: 0,
             next_turn: 0,
             full_windows: FullWindows::default(),
-            chunk: vec![0; PIECE],
+            chunk: vec![0; READ_SIZE],
         };
         relay.send(0, RelayFrame::Hello(VERSION))?;
         Ok(relay)
@@ -250,8 +256,8 @@ impl Relay {
         };
         match frame {
             RelayFrame::Data(bytes) => {
-                socket.receive(bytes).ok_or_else(broken_rule)?;
-                return self.write(id);
+                socket.receive(bytes.len()).ok_or_else(broken_rule)?;
+                return self.write(id, bytes);
             }
             RelayFrame::Credit(bytes) => return socket.credit.add(bytes).ok_or_else(broken_rule),
             RelayFrame::End if socket.end_writes().is_err() => return self.break_off(id),
@@ -349,7 +355,7 @@ impl Relay {
 
     fn serve_socket(&mut self, id: u32) -> io::Result<()> {
         if self.sockets.get(&id).is_some_and(RelayedSocket::wants_to_write) {
-            self.write(id)?;
+            self.write(id, &[])?;
         }
         if self.is_backed_up() {
             return Ok(());
@@ -358,7 +364,7 @@ impl Relay {
             return Ok(());
         };
         self.next_turn = id.wrapping_add(1);
-        let read = match socket.read(&mut self.chunk) {
+        let read = match socket.read(&mut self.chunk[..PIECE]) {
             Ok(None) => return Ok(()),
             Ok(Some(0)) => RelayFrame::End.append_to(id, &mut self.outbox.bytes),
             Ok(Some(count)) => {
@@ -371,11 +377,11 @@ impl Relay {
         Ok(())
     }
 
-    fn write(&mut self, id: u32) -> io::Result<()> {
+    fn write(&mut self, id: u32, bytes: &[u8]) -> io::Result<()> {
         let Some(socket) = self.sockets.get_mut(&id) else {
             return Ok(());
         };
-        let Ok(credit) = socket.write(&mut self.full_windows) else {
+        let Ok(credit) = socket.write(bytes, &mut self.full_windows) else {
             return self.break_off(id);
         };
         if let Some(credit) = credit {

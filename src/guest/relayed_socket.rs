@@ -88,19 +88,26 @@ impl RelayedSocket {
         }
     }
 
-    /// Takes data for the client. `None` if ralph had no credit for it, or has ended its data.
-    pub(crate) fn receive(&mut self, bytes: &[u8]) -> Option<()> {
+    /// Records data for the client. `None` if ralph had no credit for it, or has ended its data.
+    pub(crate) fn receive(&mut self, bytes: usize) -> Option<()> {
         if self.writes == Direction::Ended || self.closes_by.is_some() {
             return None;
         }
-        self.window.receive(bytes.len())?;
-        self.queue.extend(bytes);
-        Some(())
+        self.window.receive(bytes)
     }
 
-    /// Writes as much as the client accepts. Returns the credit to give to ralph.
-    pub(crate) fn write(&mut self, full_windows: &mut FullWindows) -> io::Result<Option<u32>> {
+    /// Writes what is queued and then these bytes, as far as the client accepts them, and queues the rest. Returns the
+    /// credit to give to ralph.
+    pub(crate) fn write(&mut self, bytes: &[u8], full_windows: &mut FullWindows) -> io::Result<Option<u32>> {
         let mut written = 0;
+        // Most data is never queued, which saves a copy.
+        if self.queue.is_empty() && !bytes.is_empty() {
+            written = match self.socket.write(bytes) {
+                Err(error) if is_temporary(&error) => 0,
+                written => written?,
+            };
+        }
+        self.queue.extend(&bytes[written..]);
         while let (front, _) = self.queue.as_slices()
             && !front.is_empty()
         {

@@ -124,6 +124,13 @@ pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     checked(unsafe { fcntl(fd, F_SETFL, flags | O_NONBLOCK) })
 }
 
+/// Lets a pipe hold this many bytes, if the kernel allows it. Does nothing to other files.
+pub(crate) fn enlarge_pipe(pipe: impl AsFd, bytes: c_int) {
+    const F_SETPIPE_SZ: c_int = 1031;
+    // SAFETY: the file is open and the command takes a number.
+    unsafe { fcntl(pipe.as_fd().as_raw_fd(), F_SETPIPE_SZ, bytes) };
+}
+
 /// Which side of a fork this process is.
 pub(crate) enum ForkSide {
     Parent { child: i32 },

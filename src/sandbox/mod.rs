@@ -252,6 +252,11 @@ pub trait Provider: Send + Sync {
         Ok(false)
     }
 
+    /// Removes what belongs to no sandbox: containers that only probed the engine, for a process that was killed.
+    async fn remove_abandoned_probes(&self) -> Result<(), SandboxError> {
+        Ok(())
+    }
+
     /// The templates or snapshots that its sandboxes start from; `None` if the provider itself keeps none.
     fn images(&self) -> Option<&dyn ProviderImages> {
         None

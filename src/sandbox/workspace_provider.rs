@@ -86,6 +86,11 @@ pub(super) trait WorkspaceBackend: Send + Sync + 'static {
         self.remove_at(&instance.dir).await
     }
 
+    /// As [`Provider::remove_abandoned_probes`].
+    async fn remove_abandoned_probes(&self) -> Result<(), SandboxError> {
+        Ok(())
+    }
+
     /// What sandboxes start from, `dirs` being the directories below the base directory.
     async fn images(
         &self,
@@ -466,6 +471,10 @@ impl<B: WorkspaceBackend> Provider for WorkspaceProvider<B> {
             Some(found) => self.remove_found(&found, scope).await,
             None => Ok(false),
         }
+    }
+
+    async fn remove_abandoned_probes(&self) -> Result<(), SandboxError> {
+        self.backend.remove_abandoned_probes().await
     }
 
     fn images(&self) -> Option<&dyn super::ProviderImages> {

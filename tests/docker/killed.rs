@@ -61,19 +61,22 @@ fn kill_all_of(places: &Path) -> usize {
 fn traces(site: &Site) -> [String; 3] {
     let list = |args: &[&str]| docker(&site.engine, args);
     [
-        list(&["ps", "--all", "--quiet"]),
+        list(&["ps", "--all", "--format", "{{.Names}} {{.Status}} {{.Labels}}"]),
         list(&["network", "ls", "--quiet"]),
         list(&["volume", "ls", "--quiet"]),
     ]
 }
 
+/// The running containers of runs. Others probe the engine.
 fn running(site: &Site) -> usize {
-    docker(&site.engine, &["ps", "--quiet"]).lines().count()
+    let containers = docker(&site.engine, &["ps", "--quiet", "--filter", "label=ralph.run"]);
+    containers.lines().count()
 }
 
-/// The workspaces of all containers.
+/// The workspaces of all runs.
 fn workspaces(site: &Site) -> Vec<String> {
     let format = "{{.Label \"ralph.workspace\"}}";
-    let listed = docker(&site.engine, &["ps", "--all", "--format", format]);
+    let args = ["ps", "--all", "--filter", "label=ralph.run", "--format", format];
+    let listed = docker(&site.engine, &args);
     listed.lines().map(str::to_owned).collect()
 }

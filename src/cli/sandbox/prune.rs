@@ -44,6 +44,9 @@ pub(in crate::cli) async fn prune(context: &Context, args: PruneSandboxesArgs) -
             removed.push(one);
         }
     }
+    if !args.dry_run {
+        provider.remove_abandoned_probes().await?;
+    }
     show(context, &removed, args.json)?;
     context.ui.say(format_args!(
         "{} {}.",

@@ -11,6 +11,7 @@ use tokio::sync::OnceCell;
 use super::super::files::{FileOwner, WorkspaceFiles};
 use super::super::guest_file::{self, GuestFile};
 use super::super::lifecycle::Lifecycle;
+use super::super::owner::Owner;
 use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
 use super::super::session_slot::SessionSlot;
 use super::super::workspace_provider::{FoundSandbox, Instance, WorkspaceBackend};
@@ -22,7 +23,7 @@ use super::container::{self, GuestSource, ROOT, label};
 use super::create;
 use super::disk::DiskWatch;
 use super::exec::ContainerCommands;
-use super::kernel::{ChosenSeal, SealChoice};
+use super::kernel::{ChosenSeal, KernelProbe, SealChoice};
 use super::sandbox::DockerSandbox;
 use super::seal::holder;
 use super::seal::{Seal, SealError, SealPlan, SealTransport};
@@ -71,6 +72,8 @@ pub(super) struct EngineHost {
     /// Where the engine stores its containers, if this host can see it.
     data_dir: Option<PathBuf>,
     pub(super) clock: Arc<dyn Clock>,
+    /// This process.
+    owner: Owner,
 }
 
 /// What a container is connected to.
@@ -156,6 +159,7 @@ impl EngineHost {
             choice: options.seal,
             chosen_seal: OnceCell::new(),
             clock: options.clock.clone(),
+            owner: Owner::this_process(&options.host_name),
             info,
             engine,
         })
@@ -172,12 +176,20 @@ impl EngineHost {
                 SealChoice::Handed => Ok(ChosenSeal::configured(SealTransport::Handed)),
                 SealChoice::Auto if self.is_remote => Ok(ChosenSeal::on_another_host()),
                 SealChoice::Auto => {
-                    let now = self.clock.now();
-                    Ok(ChosenSeal::by_kernel(&self.engine, &self.info, &self.cache, now).await)
+                    let probe = self.kernel_probe();
+                    Ok(ChosenSeal::by_kernel(probe, &self.info, &self.cache).await)
                 }
             }
         };
         self.chosen_seal.get_or_try_init(choosing).await
+    }
+
+    fn kernel_probe(&self) -> KernelProbe<'_> {
+        KernelProbe {
+            engine: &self.engine,
+            owner: &self.owner,
+            now: self.clock.now(),
+        }
     }
 
     /// The limits that containers of this engine do not have.
@@ -397,6 +409,11 @@ impl WorkspaceBackend for DockerBackend {
             removed.map_err(|error| engine_failed_for(&instance.name, error))?;
         }
         Ok(())
+    }
+
+    async fn remove_abandoned_probes(&self) -> Result<(), SandboxError> {
+        let removed = self.host().await?.kernel_probe().remove_abandoned().await;
+        removed.map_err(engine_failed)
     }
 }
 

@@ -12,7 +12,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
-use super::container::GUEST;
+use super::super::owner::Owner;
+use super::container::{GUEST, label};
 use super::seal::{SealTransport, holder};
 use crate::atomic_file::{FileAccess, write_atomically};
 use crate::engine::{
@@ -102,21 +103,22 @@ impl ChosenSeal {
 
     /// Compares the kernel of the engine with that of this host. Results are kept below `cache`. If they cannot be compared,
     /// connections are relayed, which works on any kernel.
-    pub(super) async fn by_kernel(engine: &Engine, info: &EngineInfo, cache: &Path, now: Timestamp) -> Self {
+    pub(super) async fn by_kernel(probe: KernelProbe<'_>, info: &EngineInfo, cache: &Path) -> Self {
         if info.has_other_kernel {
             return Self::because(SealReason::OtherRelease);
         }
         let Some(own) = own_boot_id() else {
             return Self::because(SealReason::NoBootId);
         };
-        if let Err(error) = engine.remove_abandoned(LABEL, now).await {
+        // By their age: hosts that share an engine may have one name, and a probe takes less than a second.
+        if let Err(error) = probe.engine.remove_abandoned(LABEL, probe.now).await {
             tracing::debug!(%error, "cannot remove containers that printed a boot id");
         }
         let file = cache_file(cache, &info.id);
         let known = file.as_ref().and_then(|file| known_boot_id(file, &own));
         let engines = match known {
             Some(engines) => engines,
-            None => match boot_id_in_container(engine).await {
+            None => match probe.boot_id_in_container().await {
                 Ok(engines) => {
                     // It is only asked again if it cannot be kept.
                     let text = format!("{own} {engines}");
@@ -153,16 +155,56 @@ fn cache_file(cache: &Path, id: &str) -> Option<PathBuf> {
     (!id.is_empty()).then(|| cache.join(format!("kernel-{id}")))
 }
 
-/// The boot id that a container sees. The container removes itself if this process is killed.
-async fn boot_id_in_container(engine: &Engine) -> Result<String, EngineError> {
-    let spec = ContainerSpec {
+/// Containers that print the boot id of an engine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KernelProbe<'a> {
+    pub(super) engine: &'a Engine,
+    /// This process.
+    pub(super) owner: &'a Owner,
+    pub(super) now: Timestamp,
+}
+
+impl KernelProbe<'_> {
+    /// Removes the containers of processes that were killed. One whose owner may live, on another host for example, is
+    /// removed when it is older than five minutes.
+    pub(super) async fn remove_abandoned(self) -> Result<(), EngineError> {
+        for container in self.engine.containers(LABEL).await? {
+            let owner = container.labels.get(label::OWNER);
+            let owner: Option<Owner> = owner.and_then(|owner| serde_json::from_str(owner).ok());
+            if owner.is_some_and(|owner| owner.is_dead(self.owner)) {
+                self.engine.remove_container(&container.id).await?;
+            }
+        }
+        self.engine.remove_abandoned(LABEL, self.now).await
+    }
+
+    /// The boot id that a container sees. The container removes itself within a minute if this process is killed.
+    async fn boot_id_in_container(self) -> Result<String, EngineError> {
+        let image = holder::image(self.engine).await?;
+        let container = self
+            .engine
+            .create_container(&probe_container(image, self.owner))
+            .await?;
+        let printed = async {
+            self.engine.start_container(&container).await?;
+            first_line(self.engine, &container).await
+        }
+        .await;
+        self.engine.remove_container(&container).await?;
+        printed
+    }
+}
+
+fn probe_container(image: String, owner: &Owner) -> ContainerSpec {
+    let labels = [(LABEL, String::new()), (label::OWNER, owner.to_json())];
+    ContainerSpec {
         name: format!("ralph-kernel-{:016x}", fastrand::u64(..)),
-        image: holder::image(engine).await?,
+        image,
         command: [GUEST, "boot-id"].map(str::to_owned).to_vec(),
         user: "0:0".to_owned(),
         work_dir: PathBuf::from("/"),
         env: BTreeMap::new(),
-        labels: BTreeMap::from([(LABEL.to_owned(), String::new())]),
+        labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
         mounts: Vec::new(),
         volume: None,
         volume_of: None,
@@ -178,15 +220,7 @@ async fn boot_id_in_container(engine: &Engine) -> Result<String, EngineError> {
         read_only: ReadOnlyFiles::Nothing,
         manages_network: false,
         removes_itself: true,
-    };
-    let container = engine.create_container(&spec).await?;
-    let printed = async {
-        engine.start_container(&container).await?;
-        first_line(engine, &container).await
     }
-    .await;
-    engine.remove_container(&container).await?;
-    printed
 }
 
 async fn first_line(engine: &Engine, container: &str) -> Result<String, EngineError> {

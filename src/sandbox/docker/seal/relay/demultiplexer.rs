@@ -150,10 +150,12 @@ impl Demultiplexer {
         }
     }
 
-    /// The frames to send next, once there are any.
-    pub(super) async fn unsent(&self) -> Vec<u8> {
+    /// Replaces `bytes` with the frames to send next, once there are any. The two buffers change places, so that neither is
+    /// allocated again.
+    pub(super) async fn unsent(&self, bytes: &mut Vec<u8>) {
+        bytes.clear();
         loop {
-            let unsent = {
+            {
                 let mut state = self.lock();
                 if std::mem::take(&mut state.writers_wait) {
                     let writers = state.connections.values_mut();
@@ -161,11 +163,10 @@ impl Demultiplexer {
                         .filter_map(|connection| connection.writer.take())
                         .for_each(Waker::wake);
                 }
-                std::mem::take(&mut state.unsent)
-            };
-            if !unsent.is_empty() {
-                self.has_sent.notify_one();
-                return unsent;
+                std::mem::swap(&mut state.unsent, bytes);
+            }
+            if !bytes.is_empty() {
+                return self.has_sent.notify_one();
             }
             self.has_unsent.notified().await;
         }

@@ -139,8 +139,9 @@ async fn receive(
 
 /// Sends frames to the relay until the stream ends.
 async fn send(mut to_relay: impl AsyncWrite + Unpin, demultiplexer: Arc<Demultiplexer>) {
+    let mut bytes = Vec::new();
     loop {
-        let bytes = demultiplexer.unsent().await;
+        demultiplexer.unsent(&mut bytes).await;
         let sent = async {
             to_relay.write_all(&bytes).await?;
             to_relay.flush().await
