@@ -36,7 +36,7 @@ impl Tmux {
             settings: place.path().join("stty"),
             like,
         };
-        tmux.tell(&[
+        tmux.command(&[
             "new-session",
             "-d",
             "-s",
@@ -53,7 +53,7 @@ impl Tmux {
         Ok(tmux)
     }
 
-    fn tell(&self, args: &[&str]) -> String {
+    fn command(&self, args: &[&str]) -> String {
         let mut command = Command::new(&self.program);
         in_place_of(&mut command, &self.like);
         let args = [
@@ -61,7 +61,7 @@ impl Tmux {
             args,
         ]
         .concat();
-        let ended = finish(command.args(args).stdin(Stdio::null()));
+        let ended = finish(command.args(&args).stdin(Stdio::null()));
         assert_eq!(ended.code, Some(0), "{args:?}: {ended:?}");
         ended.stdout
     }
@@ -94,15 +94,15 @@ impl Tmux {
     }
 
     fn press(&self, key: &str) {
-        self.tell(&["send-keys", "-t", "w", key]);
+        self.command(&["send-keys", "-t", "w", key]);
     }
 
     fn type_text(&self, text: &str) {
-        self.tell(&["send-keys", "-t", "w", "-l", text]);
+        self.command(&["send-keys", "-t", "w", "-l", text]);
     }
 
     fn screen(&self) -> String {
-        self.tell(&["capture-pane", "-p", "-t", "w"])
+        self.command(&["capture-pane", "-p", "-t", "w"])
     }
 
     /// Waits until the screen has all of these texts.
@@ -119,7 +119,7 @@ impl Tmux {
     }
 
     fn resize(&self, width: &str, height: &str) {
-        self.tell(&["resize-window", "-t", "w", "-x", width, "-y", height]);
+        self.command(&["resize-window", "-t", "w", "-x", width, "-y", height]);
     }
 
     /// Waits for the end of `ralph watch`, and checks that the terminal is as it was before.
@@ -127,7 +127,7 @@ impl Tmux {
     fn ended(&self, code: i32) {
         let screen = self.shows(&[&format!("ended {code}")]);
         assert!(!screen.contains("q: quit"), "{screen}");
-        let flags = self.tell(&[
+        let flags = self.command(&[
             "display-message",
             "-p",
             "-t",
@@ -175,7 +175,11 @@ fn a_run_is_watched_and_steered_in_a_terminal() {
     tmux.press("2");
     tmux.shows(&["[2 Log]", "following", "iteration 1", "draft.txt"]);
 
-    tmux.type_text("nmind the gap");
+    tmux.type_text("n");
+    tmux.shows(&["Enter: send"]);
+    // Pasted lines are one text, and no keys.
+    tmux.command(&["set-buffer", "mind\nthe gap"]);
+    tmux.command(&["paste-buffer", "-p", "-t", "w"]);
     tmux.shows(&["mind the gap", "Enter: send"]);
     tmux.press("Enter");
     tmux.shows(&[&format!("Left a note for run {id}")]);
@@ -228,7 +232,7 @@ fn a_run_is_rotated_and_another_one_stopped_after_a_question() {
     let tmux = need!(Tmux::start(&held.place, &[("NO_COLOR", "1")]));
     tmux.watch(&id[..5]);
     tmux.shows(&["running, 0 iterations"]);
-    let coloured = tmux.tell(&["capture-pane", "-p", "-e", "-t", "w"]);
+    let coloured = tmux.command(&["capture-pane", "-p", "-e", "-t", "w"]);
     assert!(!coloured.contains("\x1b[3"), "{coloured:?}");
     tmux.type_text("x");
     tmux.shows(&[&format!("Stop run {id} now? y/n")]);
@@ -281,7 +285,7 @@ fn nothing_that_others_wrote_commands_the_terminal() {
     place.run_script(&steps).expect(0, &["done: "]);
     let tmux = need!(Tmux::start(&place, &[]));
     let raw = place.path().join("raw");
-    tmux.tell(&["pipe-pane", "-t", "w", &format!("cat >{}", raw.display())]);
+    tmux.command(&["pipe-pane", "-t", "w", &format!("cat >{}", raw.display())]);
     tmux.watch("");
     tmux.shows(&["Done (1)", "Say \\u001b]0;evil\\u0007"]);
     tmux.press("Enter");
@@ -295,7 +299,7 @@ fn nothing_that_others_wrote_commands_the_terminal() {
     tmux.shows(&["[3 Diff]", "+\\u001b]0;evil"]);
     tmux.type_text("qq");
     tmux.ended(0);
-    let title = tmux.tell(&["display-message", "-p", "-t", "w", "#{pane_title}"]);
+    let title = tmux.command(&["display-message", "-p", "-t", "w", "#{pane_title}"]);
     assert!(!title.contains("evil"), "{title}");
     let raw = String::from_utf8_lossy(&fs::read(raw).unwrap()).into_owned();
     for part in ["\x1b]0;evil", "\x07", "\x1bc", "\u{9b}", "\u{202e}"] {

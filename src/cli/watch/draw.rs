@@ -8,7 +8,6 @@ use ratatui::widgets::Paragraph;
 
 use crate::text::{counted, one_line};
 
-use super::keys::HELP;
 use super::overview::{COLUMNS, RunExtras, RunGroup, cells, columns_for};
 use super::state::{InputMode, OpenRun, Prompt, RunTab, WatchState};
 use super::text_view::{TextView, Tone, ToneLine, cut, tail};
@@ -94,7 +93,7 @@ pub(super) fn draw(frame: &mut Frame, state: &WatchState, theme: Theme) {
         areas.title,
     );
     match (&state.mode, &state.open) {
-        (InputMode::Help, _) => draw_help(frame, &areas),
+        (InputMode::Help, _) => draw_help(frame, &areas, &state.help, theme),
         (_, Some(open)) => draw_run(frame, &areas, open, theme),
         (_, None) => draw_list(frame, &areas, state, theme),
     }
@@ -234,6 +233,13 @@ fn draw_text(frame: &mut Frame, area: Rect, view: &TextView, theme: Theme) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
+fn draw_help(frame: &mut Frame, areas: &Areas, help: &TextView, theme: Theme) {
+    let (last, all) = help.position();
+    let head = format!("Keys  {last}/{all}");
+    frame.render_widget(Line::styled(head, theme.style(Tone::Faint)), areas.head);
+    draw_text(frame, areas.body, help, theme);
+}
+
 /// Where in a text the view is.
 fn position(open: &OpenRun) -> String {
     let Some(view) = open.view() else {
@@ -255,13 +261,6 @@ fn position(open: &OpenRun) -> String {
         }
     }
     text
-}
-
-fn draw_help(frame: &mut Frame, areas: &Areas) {
-    let line = |(keys, what): (&str, &str)| Line::raw(format!("{keys:<14} {what}"));
-    let lines: Vec<Line> = HELP.map(line).to_vec();
-    let whole = areas.head.union(areas.body);
-    frame.render_widget(Paragraph::new(lines), whole);
 }
 
 /// The rows above the keys: what is typed, what a request came to, or why nothing is new.
@@ -300,7 +299,7 @@ fn status_lines(state: &WatchState, width: usize) -> Vec<ToneLine> {
 /// The keys that can be used now, as many as fit.
 fn key_line(state: &WatchState, width: usize) -> String {
     let keys: &[&str] = match (&state.mode, &state.open) {
-        (InputMode::Help, _) => &["any key: back"],
+        (InputMode::Help, _) => &["up down: scroll", "other keys: back"],
         (InputMode::Type { .. }, _) => &["Enter: send", "Esc: cancel"],
         (InputMode::ConfirmStop, _) => &["y: stop", "n: go on"],
         (InputMode::Browse, None) => &[

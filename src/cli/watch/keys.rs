@@ -5,6 +5,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::client::WatchRequest;
 use super::overview::RunGroup;
 use super::state::{InputMode, Prompt, RequestOf, RunTab, WatchState};
+use super::text_view::{TextView, Tone, ToneLine};
 
 /// The longest text that can be typed, in bytes.
 const LONGEST_INPUT: usize = 4000;
@@ -21,7 +22,7 @@ pub(super) enum KeyEffect {
 }
 
 /// The keys, and what they do, for the help.
-pub(super) const HELP: [(&str, &str); 14] = [
+const HELP: [(&str, &str); 14] = [
     ("up down, k j", "select, scroll"),
     ("PgUp PgDn", "a page up, down"),
     ("Home End, g G", "to the start, to the end (follows a log)"),
@@ -38,6 +39,14 @@ pub(super) const HELP: [(&str, &str); 14] = [
     ("?", "this help"),
 ];
 
+/// The help.
+pub(super) fn help() -> TextView {
+    let line = |(keys, what): (&str, &str)| ToneLine::new(Tone::Plain, format!("{keys:<14} {what}"));
+    let mut view = TextView::default();
+    view.replace(HELP.map(line).to_vec());
+    view
+}
+
 impl WatchState {
     /// Takes a key.
     pub(super) fn press(&mut self, key: KeyEvent) -> KeyEffect {
@@ -50,7 +59,12 @@ impl WatchState {
         self.status = None;
         match std::mem::replace(&mut self.mode, InputMode::Browse) {
             InputMode::Browse => self.browse(key.code),
-            InputMode::Help => KeyEffect::Nothing,
+            InputMode::Help => {
+                if scroll(&mut self.help, key.code, false) {
+                    self.mode = InputMode::Help;
+                }
+                KeyEffect::Nothing
+            }
             InputMode::ConfirmStop => match (key.code, self.target()) {
                 (KeyCode::Char('y' | 'Y'), Some((run, ..))) => KeyEffect::Request((run, WatchRequest::Stop)),
                 _ => {
@@ -116,28 +130,12 @@ impl WatchState {
                 open.tab = RunTab::Log;
                 self.prompt(Prompt::Search);
             }
-            _ => self.scroll(code),
-        }
-    }
-
-    fn scroll(&mut self, code: KeyCode) {
-        let Some(open) = &mut self.open else {
-            return;
-        };
-        let follows = open.tab == RunTab::Log;
-        let Some(view) = open.view_mut() else {
-            return;
-        };
-        // One row of the page before stays in sight.
-        let page = isize::try_from(view.height().saturating_sub(1).max(1)).unwrap_or(isize::MAX);
-        match code {
-            KeyCode::Up | KeyCode::Char('k') => view.scroll(-1, follows),
-            KeyCode::Down | KeyCode::Char('j') => view.scroll(1, follows),
-            KeyCode::PageUp => view.scroll(-page, follows),
-            KeyCode::PageDown | KeyCode::Char(' ') => view.scroll(page, follows),
-            KeyCode::Home | KeyCode::Char('g') => view.to_start(),
-            KeyCode::End | KeyCode::Char('G') => view.to_end(follows),
-            _ => {}
+            _ => {
+                let follows = open.tab == RunTab::Log;
+                if let Some(view) = open.view_mut() {
+                    scroll(view, code, follows);
+                }
+            }
         }
     }
 
@@ -216,6 +214,22 @@ impl WatchState {
         }
         KeyEffect::Nothing
     }
+}
+
+/// Scrolls a text. Returns whether the key is one for that.
+fn scroll(view: &mut TextView, code: KeyCode, follows: bool) -> bool {
+    // One row of the page before stays in sight.
+    let page = isize::try_from(view.height().saturating_sub(1).max(1)).unwrap_or(isize::MAX);
+    match code {
+        KeyCode::Up | KeyCode::Char('k') => view.scroll(-1, follows),
+        KeyCode::Down | KeyCode::Char('j') => view.scroll(1, follows),
+        KeyCode::PageUp => view.scroll(-page, follows),
+        KeyCode::PageDown | KeyCode::Char(' ') => view.scroll(page, follows),
+        KeyCode::Home | KeyCode::Char('g') => view.to_start(),
+        KeyCode::End | KeyCode::Char('G') => view.to_end(follows),
+        _ => return false,
+    }
+    true
 }
 
 /// Whether a character can be a part of what a person types.

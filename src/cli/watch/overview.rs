@@ -151,7 +151,7 @@ impl RunOverview {
         lines.extend(run.pull_request.iter().map(|place| fact("pull request", place)));
         let score = run.loop_score.map_or_else(
             || "-".to_owned(),
-            |score| format!("{score:.2} of 1 (going in circles)"),
+            |score| format!("{score:.2} (1 is going in circles)"),
         );
         lines.push(fact("loop score", &score));
         lines.push(fact(

@@ -20,7 +20,7 @@ const LOOKED_AT: usize = 20;
 /// How many news may wait to be shown.
 pub(super) const WAITING_NEWS: usize = 64;
 
-/// What the poller is told to fetch, and when to fetch it again.
+/// What to fetch, and when to fetch it again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PollTarget {
     pub(super) watched: Watched,
@@ -85,12 +85,12 @@ impl Poller {
         }
     }
 
-    async fn tell(&self, news: WatchNews) -> Result<(), ViewGone> {
+    async fn report(&self, news: WatchNews) -> Result<(), ViewGone> {
         self.news.send(news).await.map_err(|_| ViewGone)
     }
 
     async fn poll_list(&mut self) -> Result<Result<(), ViewGone>, CliError> {
-        // They begin anew when a run is opened.
+        // Log and diff are fetched again when a run is opened.
         (self.log, self.diff) = (None, None);
         let rows = self.client.runs().await?;
         let mut changed: Vec<RunRow> = rows
@@ -101,14 +101,14 @@ impl Poller {
             .collect();
         changed.sort_by_key(|row| RunGroup::of(&row.state, row.queue.as_deref()) != RunGroup::Running);
         changed.truncate(LOOKED_AT);
-        if self.tell(WatchNews::Runs(rows)).await.is_err() {
+        if self.report(WatchNews::Runs(rows)).await.is_err() {
             return Ok(Err(ViewGone));
         }
         for row in changed {
             // A run may be removed meanwhile.
             if let Ok(overview) = self.overview(&row.run).await {
                 let news = WatchNews::Extras(row.run.clone(), overview.extras());
-                if self.tell(news).await.is_err() {
+                if self.report(news).await.is_err() {
                     return Ok(Err(ViewGone));
                 }
             }
@@ -132,7 +132,11 @@ impl Poller {
         let overview = self.overview(run).await?;
         let details = &overview.details;
         let work = format!("{} {}", details.iterations, details.state);
-        if self.tell(WatchNews::Overview(Box::new(overview))).await.is_err() {
+        if self
+            .report(WatchNews::Overview(Box::new(overview)))
+            .await
+            .is_err()
+        {
             return Ok(Err(ViewGone));
         }
         match watched.tab {
@@ -157,7 +161,7 @@ impl Poller {
             page,
             is_first,
         };
-        Ok(self.tell(news).await)
+        Ok(self.report(news).await)
     }
 
     /// The changes are those of the last checkpoint, so they are fetched once for each iteration.
@@ -168,7 +172,7 @@ impl Poller {
         }
         let diff = self.client.diff(run).await?;
         self.diff = Some(made_from);
-        Ok(self.tell(WatchNews::Diff(run.to_owned(), diff)).await)
+        Ok(self.report(WatchNews::Diff(run.to_owned(), diff)).await)
     }
 }
 

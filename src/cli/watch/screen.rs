@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind};
+use ratatui::crossterm::execute;
 use tokio::sync::{mpsc, watch};
 
 use super::super::signals::Signals;
@@ -24,9 +25,15 @@ struct RestoredTerminal(DefaultTerminal);
 
 impl RestoredTerminal {
     fn open() -> Result<Self, CliError> {
-        ratatui::try_init()
-            .map(Self)
-            .map_err(|error| terminal_error(&error))
+        let opened = ratatui::try_init().and_then(|terminal| {
+            // Without it, a text that is pasted would be keys.
+            execute!(io::stdout(), EnableBracketedPaste)?;
+            Ok(Self(terminal))
+        });
+        opened.map_err(|error| {
+            let _ = ratatui::try_restore();
+            terminal_error(&error)
+        })
     }
 }
 
@@ -34,6 +41,7 @@ impl Drop for RestoredTerminal {
     fn drop(&mut self) {
         // The terminal may be gone.
         let _ = self.0.show_cursor();
+        let _ = execute!(io::stdout(), DisableBracketedPaste);
         let _ = ratatui::try_restore();
     }
 }

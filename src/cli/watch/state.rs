@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 
 use super::client::{DiffText, LogPage, MOST_LINES, RunRow, RunRows, WatchRequest};
+use super::keys::help;
 use super::overview::{RunExtras, RunGroup, RunOverview};
 use super::text_view::{TextView, Tone, ToneLine};
 
@@ -152,6 +153,7 @@ pub(super) struct WatchState {
     pub(super) now: Timestamp,
     /// The columns and rows of the text of a run.
     pub(super) body: (usize, usize),
+    pub(super) help: TextView,
 }
 
 impl WatchState {
@@ -169,6 +171,7 @@ impl WatchState {
             trouble: None,
             now,
             body: (80, 20),
+            help: help(),
         }
     }
 
@@ -188,6 +191,7 @@ impl WatchState {
     pub(super) fn resize(&mut self, width: usize, height: usize) {
         let is_narrower = self.body.0 != width;
         self.body = (width, height);
+        self.help.resize(width, height);
         let Some(open) = &mut self.open else {
             return;
         };

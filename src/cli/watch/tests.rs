@@ -269,6 +269,9 @@ fn keys_move_between_pages_and_back() {
     assert!(shown(&mut state, 60, 10).contains("Loading"));
     press(&mut state, "?");
     assert!(shown(&mut state, 60, 20).contains("Ctrl-C"));
+    assert!(!shown(&mut state, 40, 8).contains("this help"));
+    press(&mut state, "G");
+    assert!(shown(&mut state, 40, 8).contains("this help"));
     press(&mut state, "q");
     assert_eq!(
         (tab(&state), &state.mode),

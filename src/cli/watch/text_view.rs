@@ -172,19 +172,25 @@ fn wrapped(lines: &[ToneLine], width: usize) -> Vec<ToneLine> {
     rows
 }
 
-/// A text of one line in pieces, each of at most `width` columns.
+/// A text of one line in pieces, each of at most `width` columns. A piece ends after a space where there is one.
 fn pieces(text: &str, width: usize) -> Vec<&str> {
     if text.len() <= width {
         return vec![text];
     }
     let (mut pieces, mut start, mut column) = (Vec::new(), 0, 0);
+    // The end of the last word of the piece, and its column.
+    let mut word_end = None;
     for (at, c) in text.char_indices() {
         let columns = columns_of(c);
         if column + columns > width && at > start {
-            pieces.push(&text[start..at]);
-            (start, column) = (at, 0);
+            let (end, before) = word_end.take().unwrap_or((at, column));
+            pieces.push(&text[start..end]);
+            (start, column) = (end, column - before);
         }
         column += columns;
+        if c == ' ' && text[start..at].contains(|c| c != ' ') {
+            word_end = Some((at + 1, column));
+        }
     }
     pieces.push(&text[start..]);
     pieces
@@ -199,13 +205,18 @@ fn columns_of(c: char) -> usize {
 
 /// The beginning of a text, at most `width` columns of it. A text that is cut ends in `…`.
 pub(super) fn cut(text: &str, width: usize) -> String {
-    let first = pieces(text, width).into_iter().next().unwrap_or_default();
-    if first.len() == text.len() {
+    if Span::raw(text).width() <= width {
         return text.to_owned();
     }
-    let mut kept = pieces(text, width.saturating_sub(1).max(1))[0].to_owned();
-    kept.push('…');
-    kept
+    let (mut end, mut column) = (0, 1);
+    for (at, c) in text.char_indices() {
+        column += columns_of(c);
+        if column > width {
+            break;
+        }
+        end = at + c.len_utf8();
+    }
+    format!("{}…", &text[..end])
 }
 
 /// The end of a text, at most `width` columns of it.
@@ -242,6 +253,13 @@ mod tests {
         assert_eq!(pieces("日本語", 4), ["日本", "語"]);
         assert_eq!(pieces("日本", 1), ["日", "本"]);
         assert_eq!(pieces("", 4), [""]);
+        assert_eq!(pieces("ab cd ef", 6), ["ab cd ", "ef"]);
+        assert_eq!(pieces("ab cdefghij k", 6), ["ab ", "cdefgh", "ij k"]);
+        assert_eq!(
+            pieces("      abcdef", 8),
+            ["      ab", "cdef"],
+            "an indent is no word"
+        );
         assert_eq!(
             (cut("abcdef", 4), cut("abcd", 4)),
             ("abc…".to_owned(), "abcd".to_owned())
