@@ -39,7 +39,7 @@ pub(super) struct RunRows {
 
 /// The state of a run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct RunDetails {
+pub(super) struct WatchedRun {
     pub(super) run: String,
     pub(super) state: String,
     pub(super) reason: Option<String>,
@@ -77,14 +77,14 @@ pub(super) struct AskedDetails {
 
 /// A limit, and what is used of it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct Budget {
+pub(super) struct WatchedBudget {
     pub(super) name: String,
     pub(super) unit: String,
     pub(super) used: f64,
     pub(super) limit: f64,
 }
 
-impl Budget {
+impl WatchedBudget {
     /// How much is used, from 0 to 1.
     pub(super) fn share(&self) -> f64 {
         if self.limit > 0.0 {
@@ -97,12 +97,12 @@ impl Budget {
 
 #[derive(Deserialize)]
 struct Usage {
-    budgets: Vec<Budget>,
+    budgets: Vec<WatchedBudget>,
 }
 
 /// Lines of a log.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub(super) struct LogPage {
+pub(super) struct WatchedLogPage {
     pub(super) lines: Vec<LoggedLine>,
     /// `after` of the lines that follow.
     pub(super) next: u64,
@@ -129,7 +129,7 @@ impl LoggedLine {
 
 /// Changes as text.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub(super) struct DiffText {
+pub(super) struct WatchedDiff {
     pub(super) diff: Option<String>,
     pub(super) is_cut: bool,
 }
@@ -221,24 +221,29 @@ impl RunClient {
             .await
     }
 
-    pub(super) async fn details(&self, run: &str) -> Result<RunDetails, CliError> {
+    pub(super) async fn details(&self, run: &str) -> Result<WatchedRun, CliError> {
         self.get(&format!("/api/runs/{}", encoded(run))).await
     }
 
-    pub(super) async fn budgets(&self, run: &str) -> Result<Vec<Budget>, CliError> {
+    pub(super) async fn budgets(&self, run: &str) -> Result<Vec<WatchedBudget>, CliError> {
         let usage: Usage = self.get(&format!("/api/runs/{}/usage", encoded(run))).await?;
         Ok(usage.budgets)
     }
 
     /// Lines of the log with this text: those after an id, or the last ones.
-    pub(super) async fn log(&self, run: &str, after: Option<u64>, search: &str) -> Result<LogPage, CliError> {
+    pub(super) async fn log(
+        &self,
+        run: &str,
+        after: Option<u64>,
+        search: &str,
+    ) -> Result<WatchedLogPage, CliError> {
         let after = after.map_or_else(String::new, |after| format!("&after={after}"));
         let (run, search) = (encoded(run), encoded(search));
         let path = format!("/api/runs/{run}/log?limit={MOST_LINES}&search={search}{after}");
         self.get(&path).await
     }
 
-    pub(super) async fn diff(&self, run: &str) -> Result<DiffText, CliError> {
+    pub(super) async fn diff(&self, run: &str) -> Result<WatchedDiff, CliError> {
         self.get(&format!("/api/runs/{}/diff", encoded(run))).await
     }
 
@@ -284,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_share_of_a_budget_is_at_most_all_of_it() {
-        let budget = |used, limit| Budget {
+        let budget = |used, limit| WatchedBudget {
             name: "max_iterations".to_owned(),
             unit: "iterations".to_owned(),
             used,

@@ -4,7 +4,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::client::WatchRequest;
 use super::overview::RunGroup;
-use super::state::{InputMode, Prompt, RequestOf, RunTab, WatchState};
+use super::state::{InputMode, Prompt, RunTab, WatchState};
 use super::text_view::{TextView, Tone, ToneLine};
 
 /// The longest text that can be typed, in bytes.
@@ -14,7 +14,10 @@ const LONGEST_INPUT: usize = 4000;
 #[derive(Debug, PartialEq)]
 pub(super) enum KeyEffect {
     Nothing,
-    Request(RequestOf),
+    Request {
+        run: String,
+        request: WatchRequest,
+    },
     /// Ends the view. Ctrl-C is an interruption.
     Quit {
         interrupted: bool,
@@ -66,7 +69,10 @@ impl WatchState {
                 KeyEffect::Nothing
             }
             InputMode::ConfirmStop => match (key.code, self.target()) {
-                (KeyCode::Char('y' | 'Y'), Some((run, ..))) => KeyEffect::Request((run, WatchRequest::Stop)),
+                (KeyCode::Char('y' | 'Y'), Some((run, ..))) => KeyEffect::Request {
+                    run,
+                    request: WatchRequest::Stop,
+                },
                 _ => {
                     self.say("Not stopped.");
                     KeyEffect::Nothing
@@ -141,7 +147,7 @@ impl WatchState {
 
     fn request(&mut self, request: WatchRequest) -> KeyEffect {
         match self.target() {
-            Some((run, ..)) => KeyEffect::Request((run, request)),
+            Some((run, ..)) => KeyEffect::Request { run, request },
             None => KeyEffect::Nothing,
         }
     }
@@ -149,7 +155,12 @@ impl WatchState {
     fn pause_or_resume(&mut self) -> KeyEffect {
         match self.target() {
             None => return KeyEffect::Nothing,
-            Some((run, RunGroup::Running, _)) => return KeyEffect::Request((run, WatchRequest::Pause)),
+            Some((run, RunGroup::Running, _)) => {
+                return KeyEffect::Request {
+                    run,
+                    request: WatchRequest::Pause,
+                };
+            }
             Some((run, RunGroup::Queued, _)) => {
                 self.say(format!(
                     "Run {run} is queued: a worker takes it (`ralph worker`, `ralph serve`)."
@@ -158,7 +169,12 @@ impl WatchState {
             Some((run, RunGroup::Done, state)) if state == "done" => {
                 self.say(format!("Run {run} is done: there is nothing to resume."));
             }
-            Some((run, ..)) => return KeyEffect::Request((run, WatchRequest::Resume)),
+            Some((run, ..)) => {
+                return KeyEffect::Request {
+                    run,
+                    request: WatchRequest::Resume,
+                };
+            }
         }
         KeyEffect::Nothing
     }

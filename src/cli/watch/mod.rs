@@ -16,12 +16,11 @@ mod state;
 mod tests;
 mod text_view;
 
-use std::io::IsTerminal;
-
 use crate::text::cut_middle;
 
 use super::overrides::quiet_configuration;
 use super::select::select_id;
+use super::ui::FullScreen;
 use super::{CliError, CliResult, Context};
 use client::RunClient;
 use source::{LocalRuns, RemoteRuns, TOKEN_VARIABLE};
@@ -62,7 +61,7 @@ pub(super) async fn watch(context: &Context, args: WatchArgs) -> CliResult {
         None => drop(client.runs().await?),
     }
     let is_dumb = surroundings.var("TERM").is_none_or(|term| term == "dumb");
-    if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() && !is_dumb {
+    if FullScreen::is_possible() && !is_dumb {
         return screen::show(context, client, run).await;
     }
     match run {

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::client::{Budget, RunDetails, RunRow};
+use super::client::{RunRow, WatchedBudget, WatchedRun};
 use super::text_view::{Tone, ToneLine};
 
 /// The groups of the list, in order.
@@ -127,13 +127,13 @@ fn ago(at: &str, now: Timestamp) -> String {
 /// What the overview of a run shows: its state, and its budgets or why they are unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RunOverview {
-    pub(super) details: RunDetails,
-    pub(super) budgets: Result<Vec<Budget>, String>,
+    pub(super) details: WatchedRun,
+    pub(super) budgets: Result<Vec<WatchedBudget>, String>,
 }
 
 impl RunOverview {
     pub(super) fn extras(&self) -> RunExtras {
-        let shares = self.budgets.iter().flatten().map(Budget::share);
+        let shares = self.budgets.iter().flatten().map(WatchedBudget::share);
         RunExtras {
             loop_score: self.details.loop_score,
             budget: shares.reduce(f64::max),
@@ -223,7 +223,7 @@ fn section(title: &str) -> [ToneLine; 2] {
     ]
 }
 
-fn budget_line(budget: &Budget, width: usize) -> ToneLine {
+fn budget_line(budget: &WatchedBudget, width: usize) -> ToneLine {
     let share = budget.share();
     let tone = match share {
         0.95.. => Tone::Bad,
@@ -330,14 +330,14 @@ mod tests {
 
     #[test]
     fn a_bar_is_as_full_as_its_budget_and_says_so_in_words() {
-        let budget = Budget {
+        let budget = WatchedBudget {
             name: "max_iterations".to_owned(),
             unit: "iterations".to_owned(),
             used: 3.0,
             limit: 6.0,
         };
         assert_eq!(budget_line(&budget, 40).text, "iterations ████░░░░  50% 3 of 6");
-        let full = Budget { used: 6.0, ..budget };
+        let full = WatchedBudget { used: 6.0, ..budget };
         assert_eq!(
             budget_line(&full, 40),
             ToneLine::new(Tone::Bad, "iterations ████████ 100% 6 of 6")

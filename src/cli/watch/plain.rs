@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::super::ui::align_columns;
 use super::super::{CliError, CliExit, CliResult, Context};
-use super::client::{LogPage, RunClient};
+use super::client::{RunClient, WatchedLogPage};
 use super::overview::{RunGroup, cost, state_name};
 
 /// How often a log is read.
@@ -65,7 +65,7 @@ async fn print_rest(
     mut after: u64,
 ) -> Result<u64, CliError> {
     loop {
-        let LogPage { lines, next, .. } = client.log(run, Some(after), "").await?;
+        let WatchedLogPage { lines, next, .. } = client.log(run, Some(after), "").await?;
         for line in &lines {
             context.ui.data(line.shown())?;
         }

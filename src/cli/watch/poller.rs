@@ -7,9 +7,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use super::super::CliError;
-use super::client::{RunClient, RunRow};
+use super::client::{RunClient, RunRow, WatchRequest};
 use super::overview::{RunGroup, RunOverview};
-use super::state::{RequestOf, RunTab, WatchNews, Watched};
+use super::state::{RunTab, WatchNews, Watched};
 
 /// How long until everything is fetched again.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub(super) struct PollTarget {
 }
 
 /// Fetches for the view until the view is gone.
-pub(super) struct Poller {
+pub(super) struct WatchPoller {
     client: RunClient,
     news: mpsc::Sender<WatchNews>,
     target: watch::Receiver<PollTarget>,
@@ -44,7 +44,7 @@ pub(super) struct Poller {
 /// The view is gone.
 struct ViewGone;
 
-impl Poller {
+impl WatchPoller {
     pub(super) fn new(
         client: RunClient,
         news: mpsc::Sender<WatchNews>,
@@ -182,7 +182,12 @@ fn mark(row: &RunRow) -> String {
 }
 
 /// Asks something of a run, and reports what came of it.
-pub(super) async fn request(client: RunClient, news: mpsc::Sender<WatchNews>, (run, request): RequestOf) {
+pub(super) async fn request(
+    client: RunClient,
+    news: mpsc::Sender<WatchNews>,
+    run: String,
+    request: WatchRequest,
+) {
     let result = client.request(&run, &request).await;
     let result = result.map_err(|error| with_hint(&error));
     // Fails only if the view is gone.

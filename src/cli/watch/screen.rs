@@ -5,46 +5,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind};
-use ratatui::crossterm::execute;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use tokio::sync::{mpsc, watch};
 
 use super::super::signals::Signals;
+use super::super::ui::FullScreen;
 use super::super::{CliError, CliExit, CliResult, Context};
 use super::client::RunClient;
 use super::draw::{Theme, draw, lay_out};
 use super::keys::KeyEffect;
-use super::poller::{PollTarget, Poller, WAITING_NEWS, request};
+use super::poller::{PollTarget, WAITING_NEWS, WatchPoller, request};
 use super::state::{WatchNews, WatchState};
 
 /// How often the reader of keys looks whether the view is gone.
 const KEY_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Puts the terminal back into the state that it had, also after an error. A panic does it before its message is printed.
-struct RestoredTerminal(DefaultTerminal);
-
-impl RestoredTerminal {
-    fn open() -> Result<Self, CliError> {
-        let opened = ratatui::try_init().and_then(|terminal| {
-            // Without it, a text that is pasted would be keys.
-            execute!(io::stdout(), EnableBracketedPaste)?;
-            Ok(Self(terminal))
-        });
-        opened.map_err(|error| {
-            let _ = ratatui::try_restore();
-            terminal_error(&error)
-        })
-    }
-}
-
-impl Drop for RestoredTerminal {
-    fn drop(&mut self) {
-        // The terminal may be gone.
-        let _ = self.0.show_cursor();
-        let _ = execute!(io::stdout(), DisableBracketedPaste);
-        let _ = ratatui::try_restore();
-    }
-}
 
 fn terminal_error(error: &io::Error) -> CliError {
     CliError::runtime(format!("cannot use the terminal: {error}"))
@@ -63,13 +37,13 @@ pub(super) async fn show(context: &Context, client: RunClient, run: Option<Strin
         round: 0,
     });
     let (news, mut arriving) = mpsc::channel(WAITING_NEWS);
-    tokio::spawn(Poller::new(client.clone(), news.clone(), target.subscribe()).run());
+    tokio::spawn(WatchPoller::new(client.clone(), news.clone(), target.subscribe()).run());
 
-    let mut terminal = RestoredTerminal::open()?;
+    let mut terminal = FullScreen::open().map_err(|error| terminal_error(&error))?;
     let mut events = read_events();
     loop {
         state.now = now();
-        show_once(&mut terminal.0, &mut state, theme).map_err(|error| terminal_error(&error))?;
+        show_once(terminal.get(), &mut state, theme).map_err(|error| terminal_error(&error))?;
         tokio::select! {
             event = events.recv() => {
                 let lost = || io::Error::other("it sends no more keys");
@@ -78,8 +52,8 @@ pub(super) async fn show(context: &Context, client: RunClient, run: Option<Strin
                     KeyEffect::Nothing => {}
                     KeyEffect::Quit { interrupted: false } => return Ok(CliExit::Success),
                     KeyEffect::Quit { interrupted: true } => return Ok(CliExit::Interrupted),
-                    KeyEffect::Request(wanted) => {
-                        tokio::spawn(request(client.clone(), news.clone(), wanted));
+                    KeyEffect::Request { run, request: wanted } => {
+                        tokio::spawn(request(client.clone(), news.clone(), run, wanted));
                     }
                 }
             }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::client::{DiffText, LogPage, MOST_LINES, RunRow, RunRows, WatchRequest};
+use super::client::{MOST_LINES, RunRow, RunRows, WatchedDiff, WatchedLogPage};
 use super::keys::help;
 use super::overview::{RunExtras, RunGroup, RunOverview};
 use super::text_view::{TextView, Tone, ToneLine};
@@ -52,10 +52,10 @@ pub(super) enum WatchNews {
     /// Lines of the log: the last ones, or those that were added since.
     Log {
         watched: Watched,
-        page: LogPage,
+        page: WatchedLogPage,
         is_first: bool,
     },
-    Diff(String, DiffText),
+    Diff(String, WatchedDiff),
     /// The source answered again.
     Reached,
     /// The source did not answer, or refused to. It is asked again.
@@ -256,7 +256,7 @@ impl WatchState {
         }
     }
 
-    fn update_log(&mut self, watched: &Watched, page: LogPage, is_first: bool) {
+    fn update_log(&mut self, watched: &Watched, page: WatchedLogPage, is_first: bool) {
         let (width, height) = self.body;
         let is_meant =
             |open: &&mut OpenRun| Some(&open.id) == watched.run.as_ref() && open.search == watched.search;
@@ -276,7 +276,7 @@ impl WatchState {
         }
     }
 
-    fn update_diff(&mut self, run: &str, diff: DiffText) {
+    fn update_diff(&mut self, run: &str, diff: WatchedDiff) {
         let (width, height) = self.body;
         let Some(open) = self.open.as_mut().filter(|open| open.id == run) else {
             return;
@@ -335,6 +335,3 @@ impl WatchState {
         self.status = Some(StatusText { is_error, text });
     }
 }
-
-/// A request about a run, made by keys.
-pub(super) type RequestOf = (String, WatchRequest);

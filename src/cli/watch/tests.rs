@@ -8,7 +8,7 @@ use ratatui::style::Color;
 use rstest::rstest;
 use serde_json::json;
 
-use super::client::{DiffText, LogPage, LoggedLine, RunRows, WatchRequest};
+use super::client::{LoggedLine, RunRows, WatchRequest, WatchedDiff, WatchedLogPage};
 use super::draw::{Theme, draw, lay_out};
 use super::keys::KeyEffect;
 use super::overview::{RunExtras, RunOverview};
@@ -97,20 +97,20 @@ fn shown(state: &mut WatchState, width: u16, height: u16) -> String {
     rows.join("\n")
 }
 
-fn lines(count: u64) -> LogPage {
+fn lines(count: u64) -> WatchedLogPage {
     let line = |number: u64| LoggedLine {
         at: "2026-11-18T09:00:00Z".to_owned(),
         style: "plain".to_owned(),
         text: format!("line {number}"),
     };
-    LogPage {
+    WatchedLogPage {
         lines: (1..=count).map(line).collect(),
         next: count,
         earlier: None,
     }
 }
 
-fn log_of(state: &WatchState, page: LogPage, is_first: bool) -> WatchNews {
+fn log_of(state: &WatchState, page: WatchedLogPage, is_first: bool) -> WatchNews {
     let watched = state.watched();
     WatchNews::Log {
         watched,
@@ -127,13 +127,39 @@ fn runs_are_grouped_by_what_they_need() {
         budget: Some(0.5),
     };
     state.update(WatchNews::Extras("r2".to_owned(), extras));
-    insta::assert_snapshot!(shown(&mut state, 90, 14), @r"");
+    insta::assert_snapshot!(shown(&mut state, 90, 14), @r"
+    ralph watch: 4 runs on this host
+      RUN       STATE       ITER BOXES LOOP BUDGET COST     ACTIVE TASK
+    Needs you (1)
+    > r4        paused      3    1/2   -    -      $0.0123  30s    Ask a person
+    Running (1)
+      r2        running     3    1/2   0.25 50%    $0.0123  30s    Fix the login
+    Queued (1)
+      r3        queued      3    1/2   -    -      $0.0123  30s    Wait for a worker
+    Done (1)
+      r1        done        3    1/2   -    -      $0.0123  30s    Say hello
+
+
+
+    ?: help  q: quit  Enter: open  p: pause/resume  r: rotate  n: note  s: sign  x: stop
+    ");
 }
 
 #[test]
 fn a_narrow_terminal_shows_what_matters_most() {
     let mut state = listed();
-    insta::assert_snapshot!(shown(&mut state, 40, 10), @r"");
+    insta::assert_snapshot!(shown(&mut state, 40, 10), @r"
+    ralph watch: 4 runs on this host
+      RUN       STATE       ITER TASK
+    Needs you (1)
+    > r4        paused      3    Ask a pers…
+    Running (1)
+      r2        running     3    Fix the lo…
+    Queued (1)
+      r3        queued      3    Wait for a…
+
+    ?: help  q: quit  Enter: open
+    ");
     press(&mut state, "G");
     assert!(
         shown(&mut state, 40, 10).contains("> r1"),
@@ -144,7 +170,32 @@ fn a_narrow_terminal_shows_what_matters_most() {
 #[test]
 fn a_run_has_its_state_budgets_and_checkboxes() {
     let mut state = opened();
-    insta::assert_snapshot!(shown(&mut state, 80, 24), @r"");
+    insta::assert_snapshot!(shown(&mut state, 80, 24), @r"
+    r2 Fix the login
+    [1 Overview] 2 Log  3 Diff   16/16
+    running, 3 iterations, 1 of 2 checkboxes
+    branch       ralph/fix-1
+    repository   repo/.git
+    loop score   0.25 (1 is going in circles)
+    used         $0.0123, 1200 tokens, 1m 1s
+
+    Budgets
+    iterations ██████████░░░░░░░░░░  50% 3 of 6
+    time       ███████████████████░  97% 4m 50s of 5m 0s
+
+    Checkboxes
+    [x] M1.1 a.txt says hello
+    [ ] M1.2 b.txt says hello
+
+    Requests
+    pending  note: mind the gap (ann)
+
+
+
+
+
+    ?: help  q: back  Tab: next  p: pause/resume  r: rotate  n: note  s: sign
+    ");
 }
 
 #[rstest]
@@ -212,7 +263,10 @@ fn no_runs_say_how_to_start_one() {
     name: "small steps".to_owned(), trigger: "a large diff".to_owned(), instruction: "split it".to_owned(),
 })]
 fn a_key_asks_for_something_of_the_selected_or_open_run(#[case] keys: &str, #[case] request: WatchRequest) {
-    let wanted = KeyEffect::Request(("r2".to_owned(), request));
+    let wanted = KeyEffect::Request {
+        run: "r2".to_owned(),
+        request,
+    };
     let mut state = listed();
     press(&mut state, "j");
     assert_eq!(press(&mut state, keys), wanted);
@@ -227,7 +281,10 @@ fn the_key_for_a_pause_resumes_a_run_at_rest() {
         Some("r4"),
         "the first that needs a person"
     );
-    let resume = KeyEffect::Request(("r4".to_owned(), WatchRequest::Resume));
+    let resume = KeyEffect::Request {
+        run: "r4".to_owned(),
+        request: WatchRequest::Resume,
+    };
     assert_eq!(press(&mut state, "p"), resume);
     for (keys, says) in [("jj", "is queued"), ("j", "is done")] {
         press(&mut state, keys);
@@ -248,7 +305,10 @@ fn a_prompt_can_be_left_and_takes_nothing_that_a_terminal_would_obey() {
     state.paste("d\x1b[2J\ne");
     assert_eq!(
         press(&mut state, "\n"),
-        KeyEffect::Request(("r2".to_owned(), WatchRequest::Note("abcd[2J e".to_owned())))
+        KeyEffect::Request {
+            run: "r2".to_owned(),
+            request: WatchRequest::Note("abcd[2J e".to_owned())
+        }
     );
     press(&mut state, "x");
     assert!(shown(&mut state, 60, 10).contains("Stop run r2 now? y/n"));
@@ -290,7 +350,7 @@ fn a_log_is_followed_scrolled_and_searched() {
     press(&mut state, "2");
     let news = log_of(&state, lines(100), true);
     state.update(news);
-    let text = shown(&mut state, 40, 10);
+    let text = shown(&mut state, 60, 10);
     assert!(
         text.contains("line 100") && text.contains("100/100 following"),
         "{text}"
@@ -316,7 +376,7 @@ fn a_log_is_followed_scrolled_and_searched() {
     };
     state.update(late);
     assert!(shown(&mut state, 40, 10).contains("Loading"));
-    let news = log_of(&state, LogPage::default(), true);
+    let news = log_of(&state, WatchedLogPage::default(), true);
     state.update(news);
     let text = shown(&mut state, 60, 10);
     assert!(
@@ -340,12 +400,12 @@ fn a_log_keeps_its_newest_lines_only() {
 fn a_diff_shows_changes_and_says_what_is_missing() {
     let mut state = opened();
     press(&mut state, "3");
-    state.update(WatchNews::Diff("r2".to_owned(), DiffText::default()));
+    state.update(WatchNews::Diff("r2".to_owned(), WatchedDiff::default()));
     assert!(shown(&mut state, 60, 10).contains("No changes yet"));
     let diff = Some("diff --git a/a b/a\n+new\n-old\n".to_owned());
     state.update(WatchNews::Diff(
         "other".to_owned(),
-        DiffText {
+        WatchedDiff {
             diff: diff.clone(),
             is_cut: false,
         },
@@ -354,7 +414,10 @@ fn a_diff_shows_changes_and_says_what_is_missing() {
         shown(&mut state, 60, 10).contains("No changes yet"),
         "another run's"
     );
-    state.update(WatchNews::Diff("r2".to_owned(), DiffText { diff, is_cut: true }));
+    state.update(WatchNews::Diff(
+        "r2".to_owned(),
+        WatchedDiff { diff, is_cut: true },
+    ));
     let text = shown(&mut state, 60, 10);
     assert!(
         text.contains("+new\n-old\nNot all of it is shown: `ralph diff r2`"),
