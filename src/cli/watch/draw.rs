@@ -8,7 +8,7 @@ use ratatui::widgets::Paragraph;
 
 use crate::text::{counted, one_line};
 
-use super::overview::{COLUMNS, RunExtras, RunGroup, cells, columns_for};
+use super::overview::{COLUMNS, RunGroup, cells, columns_for};
 use super::state::{InputMode, OpenRun, Prompt, RunTab, WatchState};
 use super::text_view::{TextView, Tone, ToneLine, cut, tail};
 
@@ -154,20 +154,18 @@ fn draw_list(frame: &mut Frame, areas: &Areas, state: &WatchState, theme: Theme)
             let title = format!("{} ({})", own.title(), runs.iter().filter(is_own).count());
             lines.push(Line::styled(title, theme.style(Tone::Heading)));
         }
-        let extras = state
-            .extras
-            .get(&row.run)
-            .cloned()
-            .unwrap_or_else(RunExtras::default);
+        let extras = state.extras.get(&row.run).cloned().unwrap_or_default();
         let cells = cells(row, &extras, state.now);
         let text = list_row(&cells, &one_line(&row.task), width.saturating_sub(2));
         let is_selected = Some(&row.run) == state.selected.as_ref();
         if is_selected {
             at = lines.len();
         }
-        let (mark, style) = match is_selected {
-            true => ("> ", theme.style(own.tone()).add_modifier(Modifier::REVERSED)),
-            false => ("  ", theme.style(own.tone())),
+        let style = theme.style(own.tone());
+        let (mark, style) = if is_selected {
+            ("> ", style.add_modifier(Modifier::REVERSED))
+        } else {
+            ("  ", style)
         };
         lines.push(Line::styled(format!("{mark}{text}"), style));
     }
@@ -205,12 +203,11 @@ fn list_row(cells: &[String; 8], task: &str, width: usize) -> String {
 fn draw_run(frame: &mut Frame, areas: &Areas, open: &OpenRun, theme: Theme) {
     let mut tabs = Vec::new();
     for tab in RunTab::ALL {
-        let (text, style) = match tab == open.tab {
-            true => (
-                format!("[{}]", tab.title()),
-                Style::new().add_modifier(Modifier::REVERSED),
-            ),
-            false => (format!(" {} ", tab.title()), Style::new()),
+        let (text, style) = if tab == open.tab {
+            let style = Style::new().add_modifier(Modifier::REVERSED);
+            (format!("[{}]", tab.title()), style)
+        } else {
+            (format!(" {} ", tab.title()), Style::new())
         };
         tabs.push(Span::styled(text, style));
     }
@@ -246,21 +243,25 @@ fn position(open: &OpenRun) -> String {
         return String::new();
     };
     let (last, all) = view.position();
-    let mut text = format!("  {last}/{all}");
-    if open.tab == RunTab::Log {
-        text.push_str(if view.follows() {
-            " following"
-        } else {
-            " (End follows)"
-        });
-        if open.log_has_earlier {
-            text.push_str(", newest lines");
-        }
-        if !open.search.is_empty() {
-            text.push_str(&format!(", with `{}`", open.search));
-        }
+    let text = format!("  {last}/{all}");
+    if open.tab != RunTab::Log {
+        return text;
     }
-    text
+    let follows = if view.follows() {
+        "following"
+    } else {
+        "(End follows)"
+    };
+    let newest = if open.log_has_earlier {
+        ", newest lines"
+    } else {
+        ""
+    };
+    let search = match open.search.as_str() {
+        "" => String::new(),
+        search => format!(", with `{search}`"),
+    };
+    format!("{text} {follows}{newest}{search}")
 }
 
 /// The rows above the keys: what is typed, what a request came to, or why nothing is new.

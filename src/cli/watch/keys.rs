@@ -145,7 +145,7 @@ impl WatchState {
         }
     }
 
-    fn request(&mut self, request: WatchRequest) -> KeyEffect {
+    fn request(&self, request: WatchRequest) -> KeyEffect {
         match self.target() {
             Some((run, ..)) => KeyEffect::Request { run, request },
             None => KeyEffect::Nothing,
@@ -214,19 +214,17 @@ impl WatchState {
                 self.say("Nothing was sent: the text is empty.")
             }
             Prompt::Note => return self.request(WatchRequest::Note(text)),
-            Prompt::Sign(mut parts) => match parts.as_slice() {
-                [name, trigger] => {
+            Prompt::Sign(mut parts) => {
+                if let [name, trigger] = parts.as_slice() {
                     return self.request(WatchRequest::Sign {
                         name: name.clone(),
                         trigger: trigger.clone(),
                         instruction: text,
                     });
                 }
-                _ => {
-                    parts.push(text);
-                    self.prompt(Prompt::Sign(parts));
-                }
-            },
+                parts.push(text);
+                self.prompt(Prompt::Sign(parts));
+            }
         }
         KeyEffect::Nothing
     }

@@ -18,9 +18,8 @@ impl RunGroup {
     /// The group of a run, as on the dashboard. A run that waits in the queue has no other state yet.
     pub(super) fn of(state: &str, queue: Option<&str>) -> Self {
         match (state, queue) {
-            ("running", _) => Self::Running,
+            ("running", _) | (_, Some("running")) => Self::Running,
             (_, Some("queued")) => Self::Queued,
-            (_, Some("running")) => Self::Running,
             ("done" | "stopped", _) => Self::Done,
             _ => Self::NeedsYou,
         }

@@ -189,13 +189,13 @@ impl WatchState {
 
     /// Takes the columns and rows that the text of a run has now.
     pub(super) fn resize(&mut self, width: usize, height: usize) {
-        let is_narrower = self.body.0 != width;
+        let has_other_width = self.body.0 != width;
         self.body = (width, height);
         self.help.resize(width, height);
         let Some(open) = &mut self.open else {
             return;
         };
-        if is_narrower && let Some(overview) = &open.overview {
+        if has_other_width && let Some(overview) = &open.overview {
             open.overview_view.replace(overview.lines(width));
         }
         let views = [
@@ -220,7 +220,7 @@ impl WatchState {
                 watched,
                 page,
                 is_first,
-            } => self.update_log(&watched, page, is_first),
+            } => self.update_log(&watched, &page, is_first),
             WatchNews::Diff(run, diff) => self.update_diff(&run, diff),
             WatchNews::Reached => self.trouble = None,
             WatchNews::Failed(reason) => self.trouble = Some(reason),
@@ -256,7 +256,7 @@ impl WatchState {
         }
     }
 
-    fn update_log(&mut self, watched: &Watched, page: WatchedLogPage, is_first: bool) {
+    fn update_log(&mut self, watched: &Watched, page: &WatchedLogPage, is_first: bool) {
         let (width, height) = self.body;
         let is_meant =
             |open: &&mut OpenRun| Some(&open.id) == watched.run.as_ref() && open.search == watched.search;
