@@ -33,12 +33,13 @@ mod watched_log;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Extension, Router};
 
 use crate::assembly::{AssemblyError, DashboardMode, RunControl, Surroundings};
 use crate::metrics::Metrics;
+use crate::secret::Secret;
 use crate::service::RunIndex;
-use crate::store::Store;
+use crate::store::{ApiScope, Store};
 
 pub use access::{LOGIN_LINK, new_secret};
 pub(crate) use export::page_templates;
@@ -139,6 +140,24 @@ impl Api {
     pub(crate) fn router_with_pages(mut self, add: impl FnOnce(Router) -> Router) -> Router {
         self.has_pages = true;
         self.checked(add)
+    }
+
+    /// The operations alone, for the user of this process: without the checks that requests from a network need. Keeps the
+    /// index of runs in step until it is dropped, so a runtime must be there.
+    pub(crate) fn local_router(self, user: &str) -> Router {
+        let caller = Caller {
+            name: user.to_owned(),
+            scope: ApiScope::Admin,
+            run: None,
+            by_cookie: false,
+            is_forwarded: false,
+            secret: Secret::new(""),
+        };
+        let api = Arc::new(self);
+        tokio::spawn(RunIndex::follow(Arc::downgrade(&api.index)));
+        operation::router(operations::operations(), api.settings.mode)
+            .with_state(api)
+            .layer(Extension(caller))
     }
 
     fn checked(self, add: impl FnOnce(Router) -> Router) -> Router {

@@ -38,6 +38,7 @@ mod submit;
 mod terminal;
 mod token;
 mod ui;
+mod watch;
 mod worker;
 
 use std::ffi::OsString;
@@ -96,6 +97,7 @@ enum CliCommand {
     Worker(worker::WorkerArgs),
     Respond(respond::RespondArgs),
     Status(status::StatusArgs),
+    Watch(watch::WatchArgs),
     /// Pause a run after its current iteration
     Pause(control::LiveRunArgs),
     /// End the current iteration of a run and start the next one
@@ -226,6 +228,7 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::Worker(args) => block_on(worker::worker(context, args)),
         CliCommand::Respond(args) => block_on(respond::respond(context, args)),
         CliCommand::Status(args) => status::status(context, &args),
+        CliCommand::Watch(args) => block_on(watch::watch(context, args)),
         CliCommand::Pause(args) => block_on(control::intervene(context, args, Intervention::Pause)),
         CliCommand::Rotate(args) => block_on(control::intervene(context, args, Intervention::Rotate)),
         CliCommand::Stop(args) => block_on(control::intervene(context, args, Intervention::Stop)),

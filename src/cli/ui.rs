@@ -4,6 +4,9 @@ use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
 
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
+use ratatui::crossterm::execute;
 use serde::Serialize;
 
 use crate::assembly::{AssemblyErrorKind, AssemblyReporter};
@@ -137,6 +140,41 @@ impl AssemblyReporter for Ui {
 
     fn image_observer(&self) -> Box<dyn ImageObserver> {
         observer(*self)
+    }
+}
+
+/// The whole terminal, on stdout. It is put back into the state that it had when this is dropped, and on a panic before its
+/// message is printed. What is drawn there must be visible text.
+pub(super) struct FullScreen(DefaultTerminal);
+
+impl FullScreen {
+    pub(super) fn open() -> std::io::Result<Self> {
+        let opened = ratatui::try_init().and_then(|terminal| {
+            // Without it, a text that is pasted would be keys.
+            execute!(std::io::stdout(), EnableBracketedPaste)?;
+            Ok(Self(terminal))
+        });
+        opened.inspect_err(|_| {
+            let _ = ratatui::try_restore();
+        })
+    }
+
+    pub(super) fn get(&mut self) -> &mut DefaultTerminal {
+        &mut self.0
+    }
+
+    /// Whether a person sits at this process: stdin and stdout are a terminal.
+    pub(super) fn is_possible() -> bool {
+        std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
+    }
+}
+
+impl Drop for FullScreen {
+    fn drop(&mut self) {
+        // The terminal may be gone.
+        let _ = self.0.show_cursor();
+        let _ = execute!(std::io::stdout(), DisableBracketedPaste);
+        let _ = ratatui::try_restore();
     }
 }
 

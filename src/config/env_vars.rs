@@ -83,6 +83,7 @@ other_vars! {
     Program DAYTONA_API_URL: "Address of Daytona's API, if not its own cloud.";
     Program DAYTONA_TARGET: "The region of sandboxes at Daytona.";
     Secret RALPH_DB_URL: "Address of the store (index of runs and queue), with its password: `postgres://USER:PASSWORD@HOST/DATABASE` or `sqlite:///FILE`; by default `ralph.db` in the data directory. A relative path starts from the directory of `.env`.";
+    Secret RALPH_API_TOKEN: "Token for the service that `ralph watch --url` shows, from `ralph api-token create`.";
     Key("sandbox.type") RALPH_DEFAULT_PROVIDER: "The provider of sandboxes.";
     Key("default_profile") RALPH_DEFAULT_MODEL_PROFILE: "The model profile that a run starts with.";
     Key("fallback_profile") RALPH_FALLBACK_MODEL_PROFILE: "The model profile that the ladder switches to.";

@@ -45,3 +45,4 @@ mod state;
 mod steer;
 mod terminal;
 mod traces;
+mod watch;

@@ -97,7 +97,7 @@ proptest! {
         let id = runs[0].file_name().unwrap().to_str().unwrap().to_owned();
         for args in [
             &["status"][..], &["status", &id], &["status", "--json"], &["logs", &id], &["logs", "--json", &id],
-            &["diff", &id], &["diff", "--stat", &id], &["lint"], &["lint", &text], &["note", &id, &text],
+            &["diff", &id], &["diff", "--stat", &id], &["watch"], &["watch", &id], &["watch", &text], &["lint"], &["lint", &text], &["note", &id, &text],
             &["config", "show", "--set", &format!("git.user_name={text}")], &["config", "show", "--json", "--set", &format!("git.user_name={text}")],
             &["run", "--set", &text], &["run", &text], &["run", "--agent", &text], &["run", "--script", &text],
             &["status", &text], &[&text], &["resume", &text], &["--config", &text, "run"], &["sandbox", "exec", &text, "--", &other],

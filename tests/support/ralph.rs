@@ -206,7 +206,11 @@ impl Place {
         let entries = fs::read_dir(self.home().join("runs")).into_iter().flatten();
         let paths = entries.map(|entry| entry.unwrap().path());
         // A process that is killed while it creates a run leaves a directory that is none.
-        let is_run = |path: &PathBuf| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let is_run = |path: &PathBuf| {
+            !path
+                .file_name()
+                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+        };
         paths.filter(is_run).collect()
     }
 
