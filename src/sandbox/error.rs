@@ -90,6 +90,13 @@ impl SandboxError {
         Self::new(SandboxErrorKind::Unavailable, message)
     }
 
+    /// The image of a spec does not exist. `None` is an empty name.
+    pub(super) fn missing_image(image: Option<&str>) -> Self {
+        let message = format!("the image `{}` does not exist", image.unwrap_or_default());
+        Self::new(SandboxErrorKind::Failed, message)
+            .with_hint(Some("check the name of the image, or pull or build it first"))
+    }
+
     /// The provider cannot do what was asked. `operation` completes "the provider cannot …".
     #[must_use]
     pub fn unsupported(provider: &str, operation: &str, reason: impl fmt::Display) -> Self {

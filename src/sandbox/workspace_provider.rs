@@ -15,7 +15,7 @@ use super::owner::Owner;
 use super::sandbox_dir::{DirLock, SandboxDir, SandboxRecord};
 use super::{
     Capabilities, Provider, ProviderImage, RemovalScope, Reuse, Sandbox, SandboxActivity, SandboxError,
-    SandboxErrorKind, SandboxListing, SandboxOwnership, SandboxSpec,
+    SandboxListing, SandboxOwnership, SandboxSpec,
 };
 use crate::id::RunId;
 use crate::network::Policy;
@@ -198,7 +198,7 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
         Ok(SandboxRecord {
             run: spec.run.clone(),
             task: spec.purpose.task.clone(),
-            fingerprint: fingerprint.ok_or_else(|| missing_image(spec))?,
+            fingerprint: fingerprint.ok_or_else(|| SandboxError::missing_image(spec.image.as_deref()))?,
             owner: self
                 .owner
                 .clone()
@@ -492,16 +492,6 @@ fn evidence_spec(spec: &SandboxSpec) -> SandboxSpec {
 fn names_are_taken(provider: &str, spec: &SandboxSpec) -> SandboxError {
     let reason = format!("all names for a sandbox of run {} are taken", spec.run);
     SandboxError::unavailable(provider, reason)
-}
-
-/// The error for a spec whose image does not exist.
-pub(super) fn missing_image(spec: &SandboxSpec) -> SandboxError {
-    let image = spec.image.as_deref().unwrap_or_default();
-    SandboxError::new(
-        SandboxErrorKind::Failed,
-        format!("the image `{image}` does not exist"),
-    )
-    .with_hint(Some("check the name of the image, or pull or build it first"))
 }
 
 #[cfg(test)]

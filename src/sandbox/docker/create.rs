@@ -3,7 +3,6 @@
 use std::sync::atomic::AtomicBool;
 
 use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
-use super::super::workspace_provider::missing_image;
 use super::super::{SandboxError, SandboxErrorKind, SandboxSpec};
 use super::backend::{EngineHost, NetworkMode};
 use super::container::{self, ContainerParts, label};
@@ -51,7 +50,7 @@ async fn create_containers(
     let failed = |error: EngineError| engine_failed_for(&name, error);
     let unsealed = |error: SealError| error.into_sandbox_error(&name);
     let image = host.image(spec).await?;
-    let image = image.ok_or_else(|| missing_image(spec))?;
+    let image = image.ok_or_else(|| SandboxError::missing_image(spec.image.as_deref()))?;
     let labels = container::labels(record, dir);
 
     let mode = host.network_mode(spec).await?;
