@@ -151,6 +151,23 @@ impl Drop for Tmux {
     }
 }
 
+/// Pastes a note and types a sign.
+fn leave_note_and_sign(tmux: &Tmux, id: &str) {
+    tmux.type_text("n");
+    tmux.shows(&["Enter: send"]);
+    // Pasted lines are one text, and no keys.
+    tmux.command(&["set-buffer", "mind\nthe gap"]);
+    tmux.command(&["paste-buffer", "-p", "-t", "w"]);
+    tmux.shows(&["mind the gap", "Enter: send"]);
+    tmux.press("Enter");
+    tmux.shows(&[&format!("Left a note for run {id}")]);
+    for part in ["ssmall steps", "a large diff", "split it"] {
+        tmux.type_text(part);
+        tmux.press("Enter");
+    }
+    tmux.shows(&["Left the sign `small steps`"]);
+}
+
 #[test]
 fn a_run_is_watched_and_steered_in_a_terminal() {
     let held = Held::start();
@@ -175,19 +192,7 @@ fn a_run_is_watched_and_steered_in_a_terminal() {
     tmux.press("2");
     tmux.shows(&["[2 Log]", "following", "iteration 1", "draft.txt"]);
 
-    tmux.type_text("n");
-    tmux.shows(&["Enter: send"]);
-    // Pasted lines are one text, and no keys.
-    tmux.command(&["set-buffer", "mind\nthe gap"]);
-    tmux.command(&["paste-buffer", "-p", "-t", "w"]);
-    tmux.shows(&["mind the gap", "Enter: send"]);
-    tmux.press("Enter");
-    tmux.shows(&[&format!("Left a note for run {id}")]);
-    for part in ["ssmall steps", "a large diff", "split it"] {
-        tmux.type_text(part);
-        tmux.press("Enter");
-    }
-    tmux.shows(&["Left the sign `small steps`"]);
+    leave_note_and_sign(&tmux, &id);
     tmux.type_text("p");
     tmux.shows(&[&format!("Asked run {id} to pause after this iteration.")]);
     tmux.type_text("1");
@@ -363,7 +368,8 @@ impl Service {
             let address = text
                 .split_once("Serving the API on ")
                 .and_then(|(_, rest)| rest.lines().next());
-            service.url = address.unwrap_or_default().trim_end_matches('.').to_owned();
+            let address = address.unwrap_or_default().trim_end_matches('.');
+            address.clone_into(&mut service.url);
             assert!(service.child.try_wait().unwrap().is_none(), "{text}");
             !service.url.is_empty()
         });

@@ -115,20 +115,14 @@ pub(super) fn draw(frame: &mut Frame, state: &WatchState, theme: Theme) {
 }
 
 fn title(state: &WatchState) -> String {
-    match &state.open {
-        Some(open) => {
-            let task = open
-                .overview
-                .as_ref()
-                .map_or("", |overview| &overview.details.task);
-            format!("{} {}", open.id, one_line(task))
-        }
-        None => {
-            let count = state.runs.as_ref().map_or(0, Vec::len);
-            let more = if state.has_more_runs { " newest" } else { "" };
-            format!("ralph watch: {}{more} on {}", counted(count, "run"), state.source)
-        }
+    if let Some(open) = &state.open {
+        let details = open.overview.as_ref().map(|overview| &overview.details);
+        let task = details.map_or("", |details| &details.task);
+        return format!("{} {}", open.id, one_line(task));
     }
+    let count = state.runs.as_ref().map_or(0, Vec::len);
+    let more = if state.has_more_runs { " newest" } else { "" };
+    format!("ralph watch: {}{more} on {}", counted(count, "run"), state.source)
 }
 
 fn draw_list(frame: &mut Frame, areas: &Areas, state: &WatchState, theme: Theme) {

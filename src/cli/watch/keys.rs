@@ -68,16 +68,13 @@ impl WatchState {
                 }
                 KeyEffect::Nothing
             }
-            InputMode::ConfirmStop => match (key.code, self.target()) {
-                (KeyCode::Char('y' | 'Y'), Some((run, ..))) => KeyEffect::Request {
-                    run,
-                    request: WatchRequest::Stop,
-                },
-                _ => {
-                    self.say("Not stopped.");
-                    KeyEffect::Nothing
+            InputMode::ConfirmStop => {
+                if let KeyCode::Char('y' | 'Y') = key.code {
+                    return self.request(WatchRequest::Stop);
                 }
-            },
+                self.say("Not stopped.");
+                KeyEffect::Nothing
+            }
             InputMode::Type { prompt, text } => self.type_key(key.code, prompt, text),
         }
     }
@@ -211,7 +208,7 @@ impl WatchState {
                 }
             }
             Prompt::Note | Prompt::Sign(_) if text.is_empty() => {
-                self.say("Nothing was sent: the text is empty.")
+                self.say("Nothing was sent: the text is empty.");
             }
             Prompt::Note => return self.request(WatchRequest::Note(text)),
             Prompt::Sign(mut parts) => {
@@ -239,8 +236,8 @@ fn scroll(view: &mut TextView, code: KeyCode, follows: bool) -> bool {
         KeyCode::Down | KeyCode::Char('j') => view.scroll(1, follows),
         KeyCode::PageUp => view.scroll(-page, follows),
         KeyCode::PageDown | KeyCode::Char(' ') => view.scroll(page, follows),
-        KeyCode::Home | KeyCode::Char('g') => view.to_start(),
-        KeyCode::End | KeyCode::Char('G') => view.to_end(follows),
+        KeyCode::Home | KeyCode::Char('g') => view.go_to_start(),
+        KeyCode::End | KeyCode::Char('G') => view.go_to_end(follows),
         _ => return false,
     }
     true

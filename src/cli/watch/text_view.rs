@@ -115,12 +115,12 @@ impl TextView {
         self.follows = can_follow && self.top == self.last_top();
     }
 
-    pub(super) fn to_start(&mut self) {
+    pub(super) fn go_to_start(&mut self) {
         self.top = 0;
         self.follows = self.follows && self.last_top() == 0;
     }
 
-    pub(super) fn to_end(&mut self, can_follow: bool) {
+    pub(super) fn go_to_end(&mut self, can_follow: bool) {
         self.top = self.last_top();
         self.follows = can_follow;
     }
