@@ -29,6 +29,8 @@ struct PageUse {
     nodes: f64,
     /// Memory of scripts after a garbage collection, in megabytes.
     heap: f64,
+    /// Elements and texts that are in memory, also those that are not in the page.
+    in_memory: f64,
 }
 
 impl PageUse {
@@ -44,6 +46,7 @@ impl PageUse {
             busy: value("TaskDuration")?,
             nodes: number(&browser.eval("return document.getElementsByTagName('*').length"))?,
             heap: value("JSHeapUsedSize")? / 1_000_000.0,
+            in_memory: value("Nodes")?,
         })
     }
 }
@@ -52,13 +55,13 @@ pub(crate) fn measure(browser: &Browser, dashboard: &mut Dashboard, place: &Plac
     let mut log = RunLog::open(place)?;
     browser.devtools("Performance.enable", &json!({}));
     browser.open(&dashboard.url(&format!("/runs/{RUN}/log")));
-    browser.wait_for_text("#connection", "");
+    wait_for_line(browser, &log.write(1)?)?;
     let (busy, ours) = many_lines(browser, &mut log)?;
     println!(
         "our page: busy {busy:.2} s, {} elements, {:.1} MB",
         ours.nodes, ours.heap
     );
-    let growth = steady_lines(browser, &mut log)?;
+    let (heap_growth, node_growth) = steady_lines(browser, &mut log)?;
     let reconnected = reconnect(browser, dashboard, place, &mut log)?;
     let (peer_busy, peer) = appending_page(browser, dashboard, &mut log)?;
     println!(
@@ -76,7 +79,8 @@ pub(crate) fn measure(browser: &Browser, dashboard: &mut Dashboard, place: &Plac
         figure("log-100000-busy", "s", busy, Some(peer_busy), 1.0),
         figure("log-100000-nodes", "", ours.nodes, Some(peer.nodes), 6_000.0),
         figure("log-100000-heap", "MB", ours.heap, Some(peer.heap), 60.0),
-        figure("log-heap-growth", "MB", growth, None, 5.0),
+        figure("log-heap-growth", "MB", heap_growth, None, 5.0),
+        figure("log-node-growth", "", node_growth, None, 1_000.0),
         figure("reconnect", "s", reconnected, None, 2.0),
     ])
 }
@@ -90,24 +94,32 @@ fn many_lines(browser: &Browser, log: &mut RunLog) -> Fallible<(f64, PageUse)> {
     Ok((after.busy - before.busy, after))
 }
 
-/// Writes lines for minutes. Returns how much memory the page uses more at the end than after the first tenth, in megabytes.
-fn steady_lines(browser: &Browser, log: &mut RunLog) -> Fallible<f64> {
+/// Writes lines for minutes. Returns how much more the page uses at the end than after the first tenth: memory in megabytes, and
+/// elements.
+fn steady_lines(browser: &Browser, log: &mut RunLog) -> Fallible<(f64, f64)> {
     let minutes: u32 = std::env::var("RALPH_BENCH_MINUTES").map_or(Ok(10), |text| text.parse())?;
-    let mut heaps = Vec::new();
+    let (mut heaps, mut nodes) = (Vec::new(), Vec::new());
     for _tenth in 0..10 {
         let began = Instant::now();
-        for second in 1..=minutes * 6 {
+        for second in 1..=minutes.max(1) * 6 {
             log.write(RATE as usize)?;
             std::thread::sleep(Duration::from_secs(second.into()).saturating_sub(began.elapsed()));
         }
-        heaps.push(PageUse::now(browser)?.heap);
+        wait_for_line(browser, &log.write(1)?)?;
+        let page = PageUse::now(browser)?;
+        heaps.push(page.heap);
+        nodes.push(page.in_memory);
     }
     println!("memory over {minutes} minutes at {RATE} lines a second, MB: {heaps:.1?}");
-    let (first, last) = (heaps.first().copied(), heaps.last().copied());
-    Ok(last.unwrap_or_default() - first.unwrap_or_default())
+    println!("elements and texts in memory: {nodes:.0?}");
+    let growth = |values: &[f64]| match values {
+        [first, .., last] => last - first,
+        _ => 0.0,
+    };
+    Ok((growth(&heaps), growth(&nodes)))
 }
 
-/// The time from a restart of the service until the page shows a line that was written meanwhile, in seconds.
+/// The time from when the service listens again until the page shows a line that was written meanwhile, in seconds.
 fn reconnect(browser: &Browser, dashboard: &mut Dashboard, place: &Place, log: &mut RunLog) -> Fallible<f64> {
     dashboard.end();
     browser.wait_for_text("#connection", "not connected");
@@ -128,7 +140,11 @@ fn appending_page(browser: &Browser, dashboard: &Dashboard, log: &mut RunLog) ->
          socket.onmessage = (message) => {{ const event = JSON.parse(message.data).event; if (!event) {{ window.isReady = true; return; }} \
            const item = document.createElement('li'); item.textContent = event.text; list.append(item); }};"
     ));
+    let began = Instant::now();
     while browser.eval("return window.isReady === true") != true {
+        if began.elapsed() > PATIENCE {
+            return Err("the page that appends gets no events".into());
+        }
         std::thread::sleep(Duration::from_millis(50));
     }
     many_lines(browser, log)

@@ -9,7 +9,7 @@ use support::browser::{Browser, Dashboard};
 
 use super::Fallible;
 use super::figure::{Figure, Samples, Target};
-use super::many_runs::LONGEST;
+use super::many_runs::{ITERATIONS, LONGEST};
 
 /// How often each page is asked for, and how often it is opened.
 const REQUESTS: usize = 50;
@@ -17,9 +17,10 @@ const VISITS: usize = 10;
 
 pub(crate) fn measure(browser: &Browser, dashboard: &Dashboard) -> Fallible<Vec<Figure>> {
     let names = ["overview-answer-p95", "overview-size", "overview-interactive-p95"];
-    let mut figures = page(browser, dashboard, "/", names)?;
+    let mut figures = page(browser, dashboard, "/", "Say hello", names)?;
     let names = ["run-answer-p95", "run-size", "run-interactive-p95"];
-    figures.extend(page(browser, dashboard, &format!("/runs/{LONGEST}"), names)?);
+    let path = format!("/runs/{LONGEST}");
+    figures.extend(page(browser, dashboard, &path, &ITERATIONS.to_string(), names)?);
     Ok(figures)
 }
 
@@ -27,6 +28,7 @@ fn page(
     browser: &Browser,
     dashboard: &Dashboard,
     path: &str,
+    said: &str,
     names: [&'static str; 3],
 ) -> Fallible<Vec<Figure>> {
     browser.open(&dashboard.url(path));
@@ -39,6 +41,9 @@ fn page(
         ));
         answers.push(number(&answer[0])?);
         answer[1].as_str().ok_or("no text")?.clone_into(&mut text);
+    }
+    if !text.contains(said) || text.contains("A part of this page is missing") {
+        return Err(format!("{path} is another page: {text}").into());
     }
     let mut visits = Vec::new();
     for _ in 0..VISITS {

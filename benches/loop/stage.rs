@@ -163,6 +163,7 @@ impl Stage {
             task: task(iterations),
             branch_prefix: "ralph".to_owned(),
             branch: None,
+            is_branch_own: false,
             taken_branches: Vec::new(),
             project: None,
             overrides: Vec::new(),

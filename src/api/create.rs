@@ -123,7 +123,7 @@ pub(super) async fn create(
     let creation = tokio::spawn(async move {
         match key {
             None => api.create(RunId::random(), &request).await,
-            Some(key) => api.create_once(&caller.name, &key, &request).await,
+            Some(key) => Box::pin(api.create_once(&caller.name, &key, &request)).await,
         }
     });
     let run = creation

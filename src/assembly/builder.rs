@@ -318,13 +318,10 @@ impl RalphBuilder {
             None => repository(context, config, file).await?,
         };
         let mut taken_branches = forge::taken_branches(context, config, &repository).await?;
-        // A branch that a person changed since is theirs.
-        let pushed = match issue {
-            Some(issue) => issue.pushed().await,
+        let own_branch = match issue {
+            Some(issue) => issue.own_branch(&repository, &taken_branches).await?,
             None => None,
         };
-        let pushed = pushed.filter(|pushed| taken_branches.get(&pushed.name) == Some(&pushed.commit));
-        let own_branch = pushed.map(|pushed| pushed.name);
         taken_branches.retain(|name, _| own_branch.as_ref() != Some(name));
         Ok(RunTarget::New {
             repository,

@@ -1,5 +1,6 @@
 //! An issue that this process has claimed: the claim is kept while a run works on it, and the result is shown on the issue.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
@@ -7,12 +8,12 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use crate::github::{Claim, GitHubError, GitHubForge, Issue, IssueStatus, PushedBranch};
+use crate::github::{Claim, GitHubError, GitHubForge, Issue, IssueStatus};
 use crate::id::{ObjectId, RunId};
 use crate::runner;
 use crate::scm::{
     CiReport, CommitStatus, Forge, ForgeError, OpenedPullRequest, PlannedPullRequest, PullRequest,
-    PullRequestBase, PullRequestOverlap, ReviewAnswer,
+    PullRequestBase, PullRequestOverlap, Repository, ReviewAnswer, is_version,
 };
 use crate::state::RunDir;
 use crate::task::{Task, mark_steps_done};
@@ -106,9 +107,26 @@ impl ClaimedIssue {
             .clone()
     }
 
-    /// The branch that an earlier run pushed under this claim.
-    pub(super) async fn pushed(&self) -> Option<PushedBranch> {
-        self.claim.lock().await.record.pushed.clone()
+    /// The branch that an earlier run pushed under this claim, which a new run goes on with. `branches` are those of the
+    /// server. One that is not of this issue, or that a person changed since, is left.
+    pub(super) async fn own_branch(
+        &self,
+        repository: &Repository,
+        branches: &BTreeMap<String, ObjectId>,
+    ) -> Result<Option<String>, AssemblyError> {
+        let (Some(pushed), IssueWork::Start { task, .. }) =
+            (self.claim.lock().await.record.pushed.clone(), &self.work)
+        else {
+            return Ok(None);
+        };
+        let is_there = branches.get(&pushed.name) == Some(&pushed.commit);
+        // Anyone who can push can write a claim.
+        let is_base = match Task::parse(&task.text)?.frontmatter.base_branch {
+            Some(base) => base.as_str() == pushed.name,
+            None => repository.head_branch().await? == Some(pushed.name.clone()),
+        };
+        let is_own = is_there && !is_base && is_version(&pushed.name, &task.branch);
+        Ok(is_own.then_some(pushed.name))
     }
 
     /// The branch of a new run.

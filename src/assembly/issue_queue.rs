@@ -12,7 +12,7 @@ use crate::github::{
     Claim, ClaimAttempt, Claims, GitHubForge, Issue, IssueStatus, Issues, Reviews, StackChange,
 };
 use crate::id::RunId;
-use crate::scm::Repository;
+use crate::scm::{Repository, is_version};
 use crate::secret::Redactor;
 use crate::state::{RunDir, StateError, is_done, is_in_review};
 use crate::task::{SpecIssue, render_ticks};
@@ -171,13 +171,20 @@ impl IssueQueue {
     /// Shows the result of a process that was killed between its pull request and the label. What it did is not done again.
     async fn finish_for(&self, claim: &Claim) -> Result<(), AssemblyError> {
         let number = claim.issue;
-        let Some(run) = claim.taken_from.as_ref().and_then(|before| before.run.as_ref()) else {
+        let Some(before) = &claim.taken_from else {
             return Ok(());
         };
         if self.run_in_review(number)?.is_some() {
             return Ok(());
         }
-        let Some(location) = self.issues.finished_pull_request(run).await? else {
+        // A process that only took the claim over, and died, did not push: the run that did may be done.
+        let pushed = before.pushed.as_ref().and_then(|pushed| pushed.runs.last());
+        let mut finished = None;
+        for run in before.run.iter().chain(pushed) {
+            let location = self.issues.finished_pull_request(run).await?;
+            finished = finished.or(location.map(|location| (location, run)));
+        }
+        let Some((location, run)) = finished else {
             return Ok(());
         };
         let text = format!("All steps are done and verified. {location} Run `{run}`.");
@@ -380,10 +387,7 @@ impl IssueQueue {
 
     async fn edit_run(&self, run: &RunDir, branch: &str, text: &str) -> Result<(), AssemblyError> {
         let facts = run.facts();
-        let later = facts.branch.strip_prefix(branch);
-        let number = later.and_then(|later| later.strip_prefix("-v"));
-        let is_later = number.is_some_and(|number| number.parse::<u32>().is_ok());
-        if later != Some("") && !is_later {
+        if !is_version(&facts.branch, branch) {
             let message = format!("its branch is `{branch}` now, and the run has `{}`", facts.branch);
             return Err(AssemblyError::usage(message));
         }

@@ -58,7 +58,7 @@ impl Claims {
         request: &PullRequest,
     ) -> Result<(), ForgeError> {
         let Some(branch) = forge.due_push(&remote, request).await? else {
-            return Ok(self.confirm(&mut *claim.lock().await).await?);
+            return Ok(self.record_pushed(&mut *claim.lock().await, request).await?);
         };
         let (_one_write_at_a_time, mut claim) = loop {
             let turn = forge.client.begin_push().await;
@@ -89,6 +89,16 @@ impl Claims {
         }
         (claim.record, claim.commit) = (record, commit);
         Ok(())
+    }
+
+    /// Makes sure that a claim is held and says which branch was pushed: an earlier claim of the same run may have done so.
+    async fn record_pushed(&self, claim: &mut Claim, request: &PullRequest) -> Result<(), GitHubError> {
+        let recorded = claim.record.pushed.as_ref();
+        if recorded.is_some_and(|pushed| pushed.name == request.branch && pushed.commit == request.commit) {
+            return self.confirm(claim).await;
+        }
+        self.replace(claim, |before| Some(self.record_with_push(before, request)))
+            .await
     }
 
     fn record_with_push(&self, before: &ClaimRecord, request: &PullRequest) -> ClaimRecord {

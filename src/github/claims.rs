@@ -102,7 +102,7 @@ pub enum ClaimAttempt {
 /// Why the ref of a claim was not moved.
 enum MoveFailure {
     /// It is not at the expected commit, but at this claim, or it does not exist.
-    Conflict(Option<Claim>),
+    Conflict(Option<Box<Claim>>),
     /// It is unknown whether it was moved. Another attempt finds out.
     Unknown(GitHubError),
     Failed(GitHubError),
@@ -200,14 +200,15 @@ impl Claims {
                     if found.record.owner == self.owner && !self.has_ended(&found.record) =>
                 {
                     let taken_from = held.map(|held| held.record);
-                    let mut won = Claim { taken_from, ..found };
+                    let mut won = Claim { taken_from, ..*found };
                     self.confirm(&mut won).await?;
                     return Ok(ClaimAttempt::Won(won));
                 }
                 Err(MoveFailure::Conflict(Some(found))) if !self.has_ended(&found.record) => {
                     return Ok(ClaimAttempt::Held(found.record));
                 }
-                Ok(found) | Err(MoveFailure::Conflict(found)) => held = found,
+                Ok(found) => held = found,
+                Err(MoveFailure::Conflict(found)) => held = found.map(|found| *found),
                 Err(MoveFailure::Unknown(_)) if tries < TRIES => self.pause(tries).await,
                 Err(MoveFailure::Unknown(error) | MoveFailure::Failed(error)) => return Err(error),
             }
@@ -252,7 +253,7 @@ impl Claims {
 
     /// Moves the ref from a claim to a new record of the same epoch, or deletes it. What happened is looked up after a lost
     /// answer: nothing is done to a claim of another process.
-    async fn replace(
+    pub(super) async fn replace(
         &self,
         claim: &mut Claim,
         new: impl Fn(&ClaimRecord) -> Option<ClaimRecord>,
@@ -270,6 +271,7 @@ impl Claims {
                 }
                 // A renewal of this process whose answer was lost.
                 Err(MoveFailure::Conflict(Some(found))) if found.record.owner == self.owner => {
+                    let found = *found;
                     (claim.record, claim.commit) = (found.record, found.commit);
                 }
                 Err(MoveFailure::Conflict(found)) => {
@@ -319,7 +321,7 @@ impl Claims {
             return Err(MoveFailure::Conflict(None));
         };
         match self.read(issue, commit).await {
-            Ok(claim) => Err(MoveFailure::Conflict(Some(claim))),
+            Ok(claim) => Err(MoveFailure::Conflict(Some(Box::new(claim)))),
             // The API may lack for some seconds what was just pushed.
             Err(error) if error.status() == Some(404) => Err(MoveFailure::Unknown(error)),
             Err(error) => Err(error.into()),

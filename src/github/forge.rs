@@ -181,16 +181,35 @@ impl GitHubForge {
         })
     }
 
+    /// Fails if the branch is at another commit by now: a pull request would claim of that one what is true of ours.
+    async fn expect_pushed(&self, request: &PullRequest) -> Result<(), ForgeError> {
+        let look = |remote: Remote| async move {
+            Ok(self.repository.remote_branch(&remote, &request.branch).await?)
+        };
+        let found = self.at_remote(look).await?;
+        if found.as_ref() == Some(&request.commit) {
+            return Ok(());
+        }
+        Err(ForgeError::Scm(ScmError::RefMoved {
+            name: format!("refs/heads/{}", request.branch),
+            expected: Some(request.commit.clone()),
+            found,
+        }))
+    }
+
     /// The pull request with everything that was asked for, and what was done otherwise.
     async fn open_pull(
         &self,
         pulls: &Pulls<'_>,
         request: &PullRequest,
     ) -> Result<(Pull, Vec<String>), ForgeError> {
-        let found = match pulls.find(&request.branch, &request.run).await? {
+        let found = match pulls.find(&request.branch, request.runs()).await? {
             Some(pull) if pull.state == PullState::Closed => return Err(self.ended(pulls, pull).await?),
             Some(pull) => pull,
-            None => pulls.create(request).await?,
+            None => {
+                self.expect_pushed(request).await?;
+                pulls.create(request).await?
+            }
         };
         let updated = pulls.update(found, request).await?;
         let pull = updated.pull;
@@ -202,6 +221,7 @@ impl GitHubForge {
             ));
         }
         if pull.draft && !request.draft {
+            self.expect_pushed(request).await?;
             self.client.mark_ready(&pull.node_id).await?;
         }
         if let Err(error) = pulls.add_labels(&pull, &request.labels).await {

@@ -47,6 +47,17 @@ pub(super) fn with_done(body: &str) -> String {
     }
 }
 
+/// A text whose last marker names this run. Everything else stays.
+pub(super) fn with_run(body: &str, run: &RunId) -> String {
+    match body.rsplit_once(START) {
+        Some((text, rest)) => match rest.split_once(MIDDLE) {
+            Some((_, rest)) => format!("{text}{START}{run}{MIDDLE}{rest}"),
+            None => body.to_owned(),
+        },
+        None => body.to_owned(),
+    }
+}
+
 /// Whether a text ends with a marker, as those of ralph do. One that is quoted, or has text after it, does not count.
 pub(super) fn is_of_ralph(body: &str) -> bool {
     let Some((run, hash)) = body

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::client::GitHubClient;
 use super::error::GitHubError;
-use super::marker::{MarkedText, is_done, mark, origin, run_of, with_done};
+use super::marker::{MarkedText, is_done, mark, origin, run_of, with_done, with_run};
 use super::wire::{LabelEvent, LabelName, Pull, PullFile, PullState};
 use crate::id::{RepositoryName, RunId};
 use crate::scm::{PullRequest, PullRequestOverlap};
@@ -24,12 +24,17 @@ impl Pulls<'_> {
         format!("repos/{}/{rest}", self.repository)
     }
 
-    /// The pull request of a run's branch: the one with the run's marker first, open ones before closed ones.
-    pub(super) async fn find(&self, branch: &str, run: &RunId) -> Result<Option<Pull>, GitHubError> {
+    /// The pull request of a branch: one with the marker of these runs first, open ones before closed ones.
+    pub(super) async fn find<'r>(
+        &self,
+        branch: &str,
+        runs: impl Iterator<Item = &'r RunId> + Clone,
+    ) -> Result<Option<Pull>, GitHubError> {
         let found = self.all_from(branch).await?;
         let rank = |pull: &Pull| {
             let body = pull.body.as_deref().unwrap_or_default();
-            let is_marked = origin(&pull.title, body, run) != MarkedText::Foreign;
+            let is_of = |run| origin(&pull.title, body, run) != MarkedText::Foreign;
+            let is_marked = runs.clone().any(is_of);
             match (pull.state, is_marked) {
                 (PullState::Open, true) => 0,
                 (PullState::Open, false) => 1,
@@ -80,7 +85,7 @@ impl Pulls<'_> {
                 return Err(error);
             }
             sleep(self.client.pace().first_pause.saturating_mul(1 << looks.min(4))).await;
-            if let Some(found) = self.find(&request.branch, &request.run).await? {
+            if let Some(found) = self.find(&request.branch, request.runs()).await? {
                 return Ok(found);
             }
         }
@@ -104,8 +109,15 @@ impl Pulls<'_> {
         if !kept_text && pull.title != request.title {
             set("title", &request.title);
         }
-        if origin == MarkedText::Edited && request.is_done && !is_done(&present, &writer) {
-            set("body", &with_done(pull.body.as_deref().unwrap_or_default()));
+        if origin == MarkedText::Edited {
+            let body = pull.body.as_deref().unwrap_or_default();
+            let mut marked = with_run(body, &request.run);
+            if request.is_done && !is_done(&marked, &request.run) {
+                marked = with_done(&marked);
+            }
+            if marked != body {
+                set("body", &marked);
+            }
         }
         let pull = if changes.is_empty() {
             pull

@@ -117,7 +117,7 @@ impl Reviews {
             client: &self.client,
             repository: &self.repository,
         };
-        let pull = pulls.find(branch, run).await?;
+        let pull = pulls.find(branch, std::iter::once(run)).await?;
         Ok(pull.map(ReviewedPull::from))
     }
 

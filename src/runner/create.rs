@@ -61,6 +61,9 @@ pub async fn create(
         .branch
         .unwrap_or_else(|| branch_name(&task, new.branch_prefix));
     let mut taken = taken_branches(runs, repo)?;
+    if new.is_branch_own {
+        taken.retain(|branch| *branch != name);
+    }
     taken.extend(new.taken_branches);
     let branch = scm::reserve_branch(repo, &name, new.is_branch_own, &taken, &base).await?;
     let overrides = new.overrides.into_iter();

@@ -43,6 +43,13 @@ pub fn slug(text: &str) -> String {
     }
 }
 
+/// Whether this branch is `of` itself, or one that [`free_branch`] makes from it: `of-v2`, `of-v3`, ...
+#[must_use]
+pub fn is_version(name: &str, of: &str) -> bool {
+    let version = name.strip_prefix(of).and_then(|rest| rest.strip_prefix("-v"));
+    name == of || version.is_some_and(|version| version.parse::<u64>().is_ok_and(|version| version > 1))
+}
+
 /// Reserves the first of `name`, `name-v2`, `name-v3`, ... that is neither a branch of the repository, nor reserved, nor in
 /// `used`. `commit` is any commit of the repository. Of two processes that ask at the same time, each gets its own name.
 ///
@@ -127,6 +134,19 @@ mod tests {
     #[case(&"long ".repeat(40), "long-long-long-long-long-long-long-long-long-lon")]
     fn a_title_becomes_part_of_a_ref(#[case] title: &str, #[case] expected: &str) {
         assert_eq!(slug(title), expected);
+    }
+
+    #[rstest]
+    #[case("fix", true)]
+    #[case("fix-v2", true)]
+    #[case("fix-v10", true)]
+    #[case("fix2", false)]
+    #[case("fix-v1", false)]
+    #[case("fix-vx", false)]
+    #[case("fixes", false)]
+    #[case("main", false)]
+    fn a_version_of_a_branch_is_known(#[case] name: &str, #[case] expected: bool) {
+        assert_eq!(is_version(name, "fix"), expected);
     }
 
     #[test]

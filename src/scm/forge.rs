@@ -170,6 +170,13 @@ pub struct PullRequest {
     pub status: Option<CommitStatus>,
 }
 
+impl PullRequest {
+    /// The run that opens it, and those that it goes on for.
+    pub fn runs(&self) -> impl Iterator<Item = &RunId> + Clone {
+        std::iter::once(&self.run).chain(&self.earlier_runs)
+    }
+}
+
 /// What a forge shows beside a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitStatus {

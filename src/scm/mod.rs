@@ -54,7 +54,7 @@ mod status;
 mod text_change;
 mod worktree;
 
-pub use branch::{branch_name, free_branch, release_branch, reserve_branch, slug};
+pub use branch::{branch_name, free_branch, is_version, release_branch, reserve_branch, slug};
 pub use checkpoint::{Checkpoint, CheckpointContent, Checkpoints, StateFile};
 pub use clone::{CloneStart, CommitIdentity, CommitIdentityError, PrivateClone, trust_variables};
 pub use diff::{Diff, FileChange, LineCount, changed_files};

@@ -1,6 +1,6 @@
 //! `ralph run --issue`: from a specification in an issue to a pull request, and the result back on the issue.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use ralph::github::{GitHubCredential, IssueStatus, Issues};
 use ralph::id::RepositoryName;
@@ -359,7 +359,15 @@ fn a_resumed_run_claims_its_issue_again() {
 
 /// A commit with a claim of another process, which holds until this time.
 pub fn claim_of_another(site: &Site, until: &str) -> String {
-    let message = json!({"owner": "another", "epoch": 2, "until": until, "run": null}).to_string();
+    claim_with(
+        site,
+        &json!({"owner": "another", "epoch": 2, "until": until, "run": null}),
+    )
+}
+
+/// The commit of a claim that says this.
+pub fn claim_with(site: &Site, record: &Value) -> String {
+    let message = record.to_string();
     let identity = ["-c", "user.name=x", "-c", "user.email=x@localhost"];
     let commit = ["commit-tree", "main^{tree}", "-m", &message];
     let args = [&identity[..], &commit[..]].concat();

@@ -7,13 +7,13 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use ralph::github::{Claim, ClaimAttempt, Claims, GitHubCredential, GitHubForge};
 use ralph::id::RunId;
-use ralph::scm::{ForgeError, PullRequest, ScmError};
+use ralph::scm::{Forge, ForgeError, PullRequest, ScmError};
 use ralph::secret::Secret;
 use rstest::rstest;
 use tokio::sync::Mutex;
 
 use crate::desk::{BRANCH, Desk, REPO, TOKEN, quick};
-use crate::issues::{publish, queue_site, ready_issue};
+use crate::issues::{claim_with, publish, queue_site, ready_issue};
 use crate::need;
 use crate::poll::{another_machine, greeting, is_done, poll, poll_on, spec, status, wait_for_work};
 use crate::runs::Site;
@@ -159,6 +159,61 @@ async fn a_commit_of_a_person_is_not_replaced() {
     assert_eq!(claim.lock().await.commit(), before);
 }
 
+/// A run goes on after its claim was given up, with nothing new to push: the next claim says what was pushed, too.
+#[tokio::test]
+async fn a_branch_that_is_there_already_is_recorded() {
+    let desk = Desk::new().await;
+    let process = Process::new(&desk, "first", SignedDuration::from_mins(15));
+    let ours = request(&desk, FIRST, 0);
+    let claim = process.claim(&ours.run).await;
+    process.push(&claim, &ours).await.unwrap();
+    process.claims.release(claim.into_inner()).await.unwrap();
+    let again = process.claim(&ours.run).await;
+    assert_eq!(again.lock().await.record.pushed, None);
+    process.push(&again, &ours).await.unwrap();
+    let pushed = again.lock().await.record.pushed.clone().unwrap();
+    assert_eq!((pushed.name.as_str(), &pushed.commit), (BRANCH, &desk.commits[0]));
+}
+
+/// The draft of an earlier run, whose text a person edited: the text stays, and its marker names the run that goes on. One that
+/// a person closed is not opened again.
+#[tokio::test]
+async fn a_pull_request_of_an_earlier_run_is_the_next_ones() {
+    let desk = need!(Desk::validated().await);
+    let forge = desk.forge();
+    let draft = PullRequest {
+        draft: true,
+        is_done: false,
+        ..request(&desk, FIRST, 0)
+    };
+    forge.open(&draft).await.unwrap();
+    let edited = desk.github.body(REPO, 1).replace("All of it", "I read it");
+    desk.github.edit_issue_as("ada", REPO, 1, &edited);
+    let next = PullRequest {
+        ours: desk.commits.clone(),
+        earlier_runs: vec![draft.run.clone()],
+        ..request(&desk, SECOND, 1)
+    };
+    forge.open(&next).await.unwrap();
+    let body = desk.github.body(REPO, 1);
+    assert_eq!(body.replace(SECOND, FIRST).replace(" done -->", " -->"), edited);
+    assert!(body.contains(SECOND) && body.contains(" done -->"), "{body}");
+    assert!(!desk.github.pulls(REPO)[0].draft);
+    desk.github.close_as("ada", REPO, 1);
+    let third = PullRequest {
+        ours: desk.commits.clone(),
+        earlier_runs: vec![draft.run, next.run],
+        ..request(&desk, "r45454545", 2)
+    };
+    let refused = forge.open(&third).await.unwrap_err();
+    assert!(
+        matches!(refused, ForgeError::Ended { how: "closed", .. }),
+        "{refused}"
+    );
+    assert_eq!(desk.github.pulls(REPO).len(), 1);
+    desk.expect_clean();
+}
+
 /// A renewal and a push of the same claim at the same time: neither waits for the other for ever.
 #[tokio::test]
 async fn renewals_and_pushes_do_not_block_each_other() {
@@ -245,6 +300,26 @@ fn a_branch_that_a_person_changed_is_left() {
     assert_eq!(site.github.refs(REPO)["refs/heads/hello"], theirs);
     assert_eq!(heads(&site), ["hello", "hello-v2"]);
     assert_eq!(only_pull(&site).head, "hello-v2");
+}
+
+/// Anyone who can push can write a claim. One that names a branch which is not of this issue is not believed.
+#[test]
+fn a_claim_cannot_name_the_branch_of_others() {
+    let site = queue_site(FakeGitHub::start());
+    publish(&site, "claim_seconds = 3\n", crate::issues::COMMANDS);
+    let issue = ready_issue(&site, "Say hello", &spec("hello", &[]));
+    let main = site.github.refs(REPO)["refs/heads/main"].clone();
+    let record = serde_json::json!({"owner": "eve", "epoch": 1, "until": "2020-01-01T00:00:00Z", "run": null,
+        "pushed": {"name": "main", "commit": main, "runs": [FIRST]}});
+    let claim = claim_with(&site, &record);
+    let name = format!("refs/ralph/claims/{issue}");
+    site.github.git(REPO, &["update-ref", &name, &claim]);
+    let polling = Live::start(&mut poll(&site, &greeting("true"), &[]));
+    eventually("the issue is done", || is_done(&site, issue));
+    polling.signal("INT");
+    polling.wait().expect(0, &["done, "]);
+    assert_eq!(site.github.refs(REPO)["refs/heads/main"], main);
+    assert_eq!(only_pull(&site).head, "hello");
 }
 
 /// Killed while it waited for CI, with a draft. Another machine goes on with the same pull request.

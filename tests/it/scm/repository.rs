@@ -150,7 +150,7 @@ async fn the_next_free_branch_is_found() {
 #[tokio::test]
 async fn processes_that_ask_together_get_branches_of_their_own() {
     let world = World::new().await;
-    let reserve = || reserve_branch(&world.repository, BRANCH, &[], &world.base);
+    let reserve = || reserve_branch(&world.repository, BRANCH, false, &[], &world.base);
     let reserved = tokio::join!(reserve(), reserve(), reserve());
     let mut names = [reserved.0.unwrap(), reserved.1.unwrap(), reserved.2.unwrap()];
     names.sort();
@@ -167,7 +167,7 @@ async fn processes_that_ask_together_get_branches_of_their_own() {
 async fn a_branch_that_is_named_lock_is_reserved() {
     let world = World::new().await;
     let name = "ralph/t/lock";
-    let reserved = reserve_branch(&world.repository, name, &[], &world.base).await;
+    let reserved = reserve_branch(&world.repository, name, false, &[], &world.base).await;
     assert_eq!(reserved.unwrap(), name);
 }
 
