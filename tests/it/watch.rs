@@ -23,6 +23,8 @@ struct Tmux {
     like: Command,
     /// What the terminal was set to before.
     settings: PathBuf,
+    /// The process of the server: the directory of the socket may be gone first.
+    server: String,
 }
 
 impl Tmux {
@@ -30,7 +32,8 @@ impl Tmux {
     fn start(place: &Place, env: &[(&str, &str)]) -> Result<Self, String> {
         let mut like = place.ralph(&[]);
         like.envs(env.iter().copied());
-        let tmux = Self {
+        let mut tmux = Self {
+            server: String::new(),
             program: skip::program("tmux")?,
             socket: place.path().join("tmux.sock"),
             settings: place.path().join("stty"),
@@ -47,6 +50,8 @@ impl Tmux {
             "30",
             "PS1='$ ' sh",
         ]);
+        let server = tmux.command(&["display-message", "-p", "#{pid}"]);
+        server.trim().clone_into(&mut tmux.server);
         let settings = tmux.settings.display();
         tmux.enter(&format!("stty -g >{settings}; clear"));
         eventually("the shell is there", || tmux.settings.exists());
@@ -146,8 +151,7 @@ impl Tmux {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
-        let mut command = Command::new(&self.program);
-        let _ = command.arg("-S").arg(&self.socket).arg("kill-server").output();
+        let _ = Command::new("kill").arg(&self.server).output();
     }
 }
 

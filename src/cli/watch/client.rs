@@ -295,8 +295,8 @@ mod tests {
             used,
             limit,
         };
-        let shares =
-            [budget(3.0, 6.0), budget(9.0, 6.0), budget(0.0, 0.0)].map(|budget| budget.share().to_string());
-        assert_eq!(shares, ["0.5", "1", "1"]);
+        let shares = [budget(3.0, 6.0), budget(9.0, 6.0), budget(0.0, 0.0)]
+            .map(|budget| format!("{:.1}", budget.share()));
+        assert_eq!(shares, ["0.5", "1.0", "1.0"]);
     }
 }
