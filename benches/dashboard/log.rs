@@ -54,7 +54,7 @@ impl PageUse {
 pub(crate) fn measure(browser: &Browser, dashboard: &mut Dashboard, place: &Place) -> Fallible<Vec<Figure>> {
     let mut log = RunLog::open(place)?;
     browser.devtools("Performance.enable", &json!({}));
-    browser.open(&dashboard.url(&format!("/runs/{RUN}/log")));
+    browser.open(&dashboard.url(&format!("/runs/{RUN}/log?kinds=output")));
     wait_for_line(browser, &log.write(1)?)?;
     let (busy, ours) = many_lines(browser, &mut log)?;
     println!(
@@ -189,11 +189,8 @@ impl RunLog {
                 "line {} of the output of a command that prints much",
                 self.written
             );
-            writeln!(
-                self.file,
-                "{}",
-                json!({"time": "2026-01-01T00:00:00Z", "event": "output", "text": text})
-            )?;
+            let event = json!({"at": "2026-01-01T00:00:00Z", "run": RUN, "event": "output", "text": text});
+            writeln!(self.file, "{event}")?;
         }
         self.file.flush()?;
         Ok(format!("line {} of", self.written))

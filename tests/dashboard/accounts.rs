@@ -37,7 +37,7 @@ fn a_page_with_a_missing_part_is_shown() {
     browser.open(&dashboard.url(&format!("/runs/{}", place.run_id())));
     browser.wait_for_text("main", "A part of this page is missing");
     browser.wait_for_text("main", "ralph.toml");
-    browser.wait_for_text("#overview", "done");
+    browser.wait_for_text("#overview", "verified b.txt says hello");
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
