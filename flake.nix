@@ -32,6 +32,10 @@
       guest = (linuxOf pkgs).callPackage ./nix/guest.nix {};
       dockerImage = self.lib.mkSandboxImage {pkgs = linuxOf pkgs;};
       docker-image = own.dockerImage.tarball;
+      host-image = let
+        linux = linuxOf pkgs;
+      in
+        linux.callPackage ./nix/host-image.nix {ralph = linux.callPackage ./nix/package.nix {};};
       default = own.ralph;
     });
 

@@ -40,7 +40,8 @@ fn service_operations() -> Vec<Operation> {
     );
     let counts = "What the runs of this process did, and the runs of the store by state, in the text format of Prometheus";
     let events = "A WebSocket with the events of runs. It takes `{\"subscribe\": RUN, \"after\": ID}` and \
-                  `{\"unsubscribe\": RUN}`; in place of a run, `runs` is the list of runs";
+                  `{\"unsubscribe\": RUN}`; with `\"brief\": true` a message has the kinds of many events in \
+                  place of the events; in place of a run, `runs` is the list of runs";
     vec![
         Operation::new(GET, "/api/health", "health", health, login::health)
             .scope(None)
@@ -117,6 +118,14 @@ fn run_operations() -> Vec<Operation> {
             runs::iteration,
         )
         .returns::<Map<String, Value>>(),
+        Operation::new(
+            GET,
+            "/api/runs/{run}/course",
+            "getCourse",
+            "Cost, time and loop score of each of its iterations, oldest first",
+            runs::course,
+        )
+        .returns::<runs::RunCourse>(),
         Operation::new(
             GET,
             "/api/runs/{run}/usage",

@@ -101,6 +101,9 @@ pub(super) struct IterationPage {
     /// The number of the last iteration of the page before.
     #[serde(default)]
     after: Option<u32>,
+    /// The number of an iteration: the last ones before it, in place of the first ones.
+    #[serde(default)]
+    before: Option<u32>,
     /// How many at most.
     #[serde(default)]
     #[schemars(range(min = 1, max = 200))]
@@ -114,6 +117,8 @@ pub(super) struct IterationList {
     iterations: Vec<IterationSummary>,
     /// `after` of the next page; `null` on the last one.
     next: Option<u32>,
+    /// `before` of the page before; `null` on the first one.
+    earlier: Option<u32>,
 }
 
 /// What a list shows of an iteration.
@@ -162,7 +167,7 @@ impl IterationSummary {
             loop_score: record.score.total,
             tokens: record.tokens.total(),
             cost_usd: record.cost.dollars(),
-            seconds: std::time::Duration::from_millis(record.milliseconds).as_secs_f64(),
+            seconds: seconds(record),
         }
     }
 }
@@ -174,15 +179,26 @@ pub(super) async fn iterations(
 ) -> ApiResult<IterationList> {
     let limit = page.limit.unwrap_or(PAGE).clamp(1, LONGEST_PAGE) as usize;
     api.read_journal(run, move |_, lines| {
-        let after = page.after.unwrap_or(0);
-        let mut records = standing_records(lines);
-        records.retain(|record| record.iteration > after);
-        let has_more = records.len() > limit;
-        records.truncate(limit);
-        let last = records.last().filter(|_| has_more);
+        let (after, before) = (page.after.unwrap_or(0), page.before.unwrap_or(u32::MAX));
+        let records = standing_records(lines);
+        let first = records.partition_point(|record| record.iteration <= after);
+        let end = records
+            .partition_point(|record| record.iteration < before)
+            .max(first);
+        let shown = match page.before {
+            None => first..end.min(first + limit),
+            Some(_) => first.max(end.saturating_sub(limit))..end,
+        };
+        let is_last = shown.end == records.len();
+        let next = records[..shown.end].last().filter(|_| !is_last);
+        let earlier = records[shown.clone()].first().filter(|_| shown.start > 0);
         Ok(IterationList {
-            next: last.map(|record| record.iteration),
-            iterations: records.into_iter().map(IterationSummary::new).collect(),
+            next: next.map(|record| record.iteration),
+            earlier: earlier.map(|record| record.iteration),
+            iterations: records[shown]
+                .iter()
+                .map(|record| IterationSummary::new(record))
+                .collect(),
         })
     })
     .await
@@ -200,6 +216,36 @@ pub(super) async fn iteration(
         Ok(serde_json::to_value(record).map_err(crate::state::StateError::encode("record"))?)
     })
     .await
+}
+
+/// The figures of all iterations, for charts. Those that a retry took back are left out.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RunCourse {
+    /// The cost of all calls of each iteration whose price is known, oldest first.
+    cost_usd: Vec<f64>,
+    /// How long each took.
+    seconds: Vec<f64>,
+    /// The loop score of each, from 0 (fine) to 1 (going in circles).
+    loop_score: Vec<f64>,
+}
+
+pub(super) async fn course(State(api): State<Arc<Api>>, NamedRun(run): NamedRun) -> ApiResult<RunCourse> {
+    api.read_journal(run, |_, lines| {
+        let records = standing_records(lines);
+        let values =
+            |value: fn(&IterationRecord) -> f64| records.iter().map(|record| value(record)).collect();
+        Ok(RunCourse {
+            cost_usd: values(|record| record.cost.dollars()),
+            seconds: values(seconds),
+            loop_score: values(|record| record.score.total),
+        })
+    })
+    .await
+}
+
+/// How long an iteration took.
+fn seconds(record: &IterationRecord) -> f64 {
+    std::time::Duration::from_millis(record.milliseconds).as_secs_f64()
 }
 
 /// The evidence of the newest iteration that gathered some.

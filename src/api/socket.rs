@@ -3,7 +3,8 @@
 //! Nothing is queued for a client but the few batches it has not read yet. Each subscription knows the id of its last event
 //! and reads on from there, from memory or from the log, when the client takes more.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,11 +22,11 @@ use crate::id::RunId;
 
 use super::problem::Problem;
 use super::run_news::missed;
-use super::tail::{BATCH_BYTES, Tail, is_event_id};
+use super::tail::{BATCH_BYTES, EventFrame, Tail, is_event_id};
 use super::{Api, Caller};
 
 /// How many bytes of events wait for one client at most, if no single event is longer.
-const CLIENT_BYTES: usize = 128 * 1024;
+const CLIENT_BYTES: usize = 64 * 1024;
 
 /// How much is read from a client at once, in bytes. Each connection has a buffer of this size, which each read fills with
 /// zeros: by default 128 KB, which with 1,000 clients is most of the memory and of the processor time.
@@ -79,6 +80,9 @@ struct ClientMessage {
     subscribe: Option<String>,
     /// The id of the last event that the client has; by default only new events are sent.
     after: Option<u64>,
+    /// Whether a message says what many events are, without the events themselves.
+    #[serde(default)]
+    brief: bool,
     unsubscribe: Option<String>,
 }
 
@@ -199,11 +203,13 @@ impl Client {
             Ok(ClientMessage {
                 subscribe: Some(topic),
                 after,
+                brief,
                 unsubscribe: None,
-            }) => self.subscribe(topic, after).await,
+            }) => self.subscribe(topic, after, brief).await,
             Ok(ClientMessage {
                 subscribe: None,
                 after: None,
+                brief: false,
                 unsubscribe: Some(topic),
             }) => {
                 self.unsubscribe(&topic);
@@ -217,7 +223,12 @@ impl Client {
     }
 
     /// Starts to send the events of a topic. A topic that is subscribed already starts again.
-    async fn subscribe(&mut self, topic: String, after: Option<u64>) -> Result<serde_json::Value, Problem> {
+    async fn subscribe(
+        &mut self,
+        topic: String,
+        after: Option<u64>,
+        brief: bool,
+    ) -> Result<serde_json::Value, Problem> {
         self.subscriptions
             .retain(|_, subscription| !subscription.task.is_finished());
         self.unsubscribe(&topic);
@@ -244,7 +255,7 @@ impl Client {
         let tail = self.api.tails.open(log).map_err(unreadable)?;
         let after = after.unwrap_or_else(|| tail.end());
         let outlet = self.outlet();
-        self.start(topic, send_events(tail, after, outlet));
+        self.start(topic, send_events(tail, after, brief, outlet));
         Ok(json!({"subscribed": id, "after": after}))
     }
 
@@ -311,16 +322,40 @@ impl Outlet {
 }
 
 /// Sends the events of one run, until the connection ends or the log cannot be read.
-async fn send_events(tail: Arc<Tail>, mut after: u64, outlet: Outlet) -> Option<()> {
+async fn send_events(tail: Arc<Tail>, mut after: u64, brief: bool, outlet: Outlet) -> Option<()> {
     loop {
         tail.wait(after).await;
         // Before anything is read: a connection with many subscriptions has no more than this in memory.
         let room = outlet.room(BATCH_BYTES).await?;
         let (frames, last) = tail.read(after).await.ok()?;
         after = last;
-        let messages = frames.into_iter().map(|frame| frame.text).collect();
+        let messages = if brief {
+            brief_message(tail.run(), &frames, last).into_iter().collect()
+        } else {
+            frames.into_iter().map(|frame| frame.text).collect()
+        };
         outlet.send(messages, room).await?;
     }
+}
+
+/// One message for many events: the id of the last one, and their kinds. `None` if there is no event.
+fn brief_message(run: &RunId, frames: &[EventFrame], last: u64) -> Option<Utf8Bytes> {
+    #[derive(Deserialize)]
+    struct Frame<'a> {
+        #[serde(borrow)]
+        event: Kind<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Kind<'a> {
+        #[serde(borrow)]
+        event: Cow<'a, str>,
+    }
+    let kinds = frames.iter().filter_map(|frame| {
+        let frame: Frame<'_> = serde_json::from_str(&frame.text).ok()?;
+        Some(frame.event.event)
+    });
+    let kinds: BTreeSet<Cow<'_, str>> = kinds.collect();
+    (!frames.is_empty()).then(|| json!({"run": run, "id": last, "kinds": kinds}).to_string().into())
 }
 
 /// Sends changes of the list of runs. A client that missed some is asked to read the list again.

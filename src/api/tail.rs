@@ -14,6 +14,7 @@ use axum::extract::ws::Utf8Bytes;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
+use crate::id::RunId;
 use crate::state::{if_exists, whole_length};
 
 use super::watched_log::WatchedLog;
@@ -25,7 +26,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(25);
 const RECENT_BYTES: usize = 256 * 1024;
 
 /// How many bytes of events are read at once, if no single event is longer.
-pub(super) const BATCH_BYTES: usize = 64 * 1024;
+pub(super) const BATCH_BYTES: usize = 32 * 1024;
 
 /// One event as it is sent: `{"run": .., "id": .., "event": ..}`. Clones share the text.
 #[derive(Clone, Debug)]
@@ -127,6 +128,10 @@ struct RecentEvents {
 }
 
 impl Tail {
+    pub(super) fn run(&self) -> &RunId {
+        &self.log.run
+    }
+
     /// The id of the newest event.
     pub(super) fn end(&self) -> u64 {
         *self.end.borrow()

@@ -85,6 +85,14 @@ pub(crate) fn create_provider_with(
     })
 }
 
+/// The provider `daytona`, for what only it can do.
+pub(crate) fn daytona_provider(
+    context: &AssemblyContext,
+    config: &Config,
+) -> Result<DaytonaProvider, AssemblyError> {
+    Ok(DaytonaProvider::new(daytona_options(context, config)?))
+}
+
 /// What sandboxes of the provider start from. A provider of your own gets the configured image name as it is.
 pub(crate) fn image_source(context: &AssemblyContext, config: &Config) -> ImageSource {
     let sandbox = &config.settings.sandbox;

@@ -45,18 +45,16 @@ async fn run_page(
     Ok(page.with("run", status).with("state", state).with("tab", tab))
 }
 
-/// All iterations of a run.
-async fn all_iterations(client: &ApiClient, run: &str) -> Result<Vec<Value>, PageError> {
-    let (mut all, mut after) = (Vec::new(), json!(0));
-    while !after.is_null() {
-        let path = format!("/api/runs/{run}/iterations?limit={PAGE}&after={after}");
-        let mut page = client.get(&path).await?;
-        if let Some(iterations) = page["iterations"].as_array_mut() {
-            all.append(iterations);
-        }
-        after = page["next"].take();
-    }
-    Ok(all)
+/// The last iterations of a run before one, oldest first.
+async fn iterations_before(
+    client: &ApiClient,
+    run: &str,
+    before: Option<u32>,
+    limit: usize,
+) -> Result<Value, PageError> {
+    let before = before.unwrap_or(u32::MAX);
+    let path = format!("/api/runs/{run}/iterations?limit={limit}&before={before}");
+    client.get(&path).await
 }
 
 /// A part of a page that can be left out: a run that another host has lacks some, and a mistake in a configuration must not
@@ -76,14 +74,17 @@ fn kept<T: Default>(part: Result<T, PageError>, problems: &mut Vec<Value>) -> Re
 /// The state of a run, its evidence, and its course.
 pub(super) async fn overview(client: &ApiClient, run: &str) -> Result<Response, PageError> {
     let mut problems = Vec::new();
-    let iterations = kept(all_iterations(client, run).await, &mut problems)?;
+    let newest = iterations_before(client, run, None, 1).await;
+    let newest = kept(newest, &mut problems)?;
+    let course = client.get(&format!("/api/runs/{run}/course")).await;
+    let course = kept(course, &mut problems)?;
     let evidence = client.get(&format!("/api/runs/{run}/evidence")).await;
     let evidence = kept(evidence.map(Some), &mut problems)?;
     let usage = client.get(&format!("/api/runs/{run}/usage")).await;
     let usage = kept(usage.map(Some), &mut problems)?;
     let values = |key: &str| -> Vec<f64> {
-        let values = iterations.iter().map(|iteration| iteration[key].as_f64());
-        values.map(Option::unwrap_or_default).collect()
+        let values = course[key].as_array().into_iter().flatten();
+        values.filter_map(Value::as_f64).collect()
     };
     run_page(client, run, "run.html", "Overview")
         .await?
@@ -93,7 +94,7 @@ pub(super) async fn overview(client: &ApiClient, run: &str) -> Result<Response, 
             usage.unwrap_or_else(|| json!({"budgets": [], "checkboxes": []})),
         )
         .with("problems", problems)
-        .with("last", iterations.last())
+        .with("last", &newest["iterations"][0])
         .with_markup(
             "cost_chart",
             bar_chart("Cost per iteration", &values("cost_usd"), "$"),
@@ -210,18 +211,17 @@ pub(super) async fn notes(client: &ApiClient, run: &str) -> Result<Response, Pag
 pub(super) async fn iterations(client: &ApiClient, run: &str, query: &str) -> Result<Response, PageError> {
     #[derive(Deserialize)]
     struct Before {
-        before: Option<usize>,
+        before: Option<u32>,
     }
-    let mut all = all_iterations(client, run).await?;
     let before = parameters::<Before>(query).and_then(|query| query.before);
-    all.truncate(before.unwrap_or(all.len()));
-    let first = all.len().saturating_sub(PAGE);
-    let mut shown = all.split_off(first);
-    shown.reverse();
+    let mut list = iterations_before(client, run, before, PAGE).await?;
+    if let Some(shown) = list["iterations"].as_array_mut() {
+        shown.reverse();
+    }
     run_page(client, run, "iterations.html", "Iterations")
         .await?
-        .with("iterations", shown)
-        .with("earlier", first)
+        .with("iterations", &list["iterations"])
+        .with("earlier", &list["earlier"])
         .respond()
 }
 

@@ -9,7 +9,7 @@ use super::{Dialect, Store, StoreAddress, StoreError, in_transaction};
 pub const STORE_FORMAT: i64 = MIGRATIONS.len() as i64;
 
 /// The statements that lead from each format to the next one. Those that were released never change.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("migrations/1_runs.sql"),
     include_str!("migrations/2_queue.sql"),
     include_str!("migrations/3_api.sql"),
@@ -19,6 +19,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/7_starts.sql"),
     include_str!("migrations/8_creation_owners.sql"),
     include_str!("migrations/9_shares.sql"),
+    include_str!("migrations/10_runs_by_state.sql"),
 ];
 
 /// One row: the format, and a number that every new epoch is above.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use sqlx::Connection;
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
+use sqlx::{Connection, Executor};
 use tokio::time::timeout;
 
 use super::address::{StoreAddress, StorePlace, sqlite_options};
@@ -15,6 +15,10 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most connections of one process.
 const MOST_CONNECTIONS: u32 = 8;
+
+/// By default Postgres plans the first five executions of a statement anew, on each connection. A worker claims seldom, so
+/// it would never get past them, and to plan a claim takes longer than to execute it.
+const PLAN_ONCE: &str = "SET plan_cache_mode = force_generic_plan";
 
 /// The index of runs and the queue, in a file of SQLite or a database of Postgres. Clones share its connections.
 #[derive(Clone, Debug)]
@@ -92,6 +96,9 @@ impl Store {
             StorePlace::Postgres(options) => {
                 let pool = PgPoolOptions::new().max_connections(MOST_CONNECTIONS);
                 let pool = pool.acquire_timeout(ACQUIRE_TIMEOUT);
+                let pool = pool.after_connect(|connection, _| {
+                    Box::pin(async move { connection.execute(PLAN_ONCE).await.map(drop) })
+                });
                 // The pool would retry a refused connection, which helps only while a server restarts.
                 let first = timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(options)).await;
                 let first = first

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
+use sqlx::{ColumnIndex, Decode, FromRow, QueryBuilder, Row, Type};
 
 use super::lease::storable;
 use super::queue::{milliseconds, nanos, signed, unsigned};
@@ -110,14 +110,6 @@ const LISTED: &str = "
     SELECT runs.*, queue.state AS queue_state, queue.owner AS worker
     FROM runs LEFT JOIN queue ON queue.run = runs.id";
 
-/// The first condition alone lets the index of creations find the page.
-const PAGE: &str = "
-    WHERE runs.created_at <= $1 AND (runs.created_at < $1 OR runs.id < $2)
-      AND ($3 IS NULL OR runs.state = $3) AND ($4 IS NULL OR queue.state = $4)
-      AND ($5 IS NULL OR runs.project = $5)
-      AND ($6 IS NULL OR LOWER(runs.title || ' ' || runs.id || ' ' || runs.branch) LIKE LOWER($6) ESCAPE '!')
-    ORDER BY runs.created_at DESC, runs.id DESC LIMIT $7";
-
 macro_rules! upsert {
     ($run:expr, $executor:expr) => {
         sqlx::query(UPSERT)
@@ -185,18 +177,30 @@ impl Store {
         after: Option<&RunCursor>,
         limit: u32,
     ) -> Result<Vec<ListedRun>, StoreError> {
-        let sql = format!("{LISTED} {PAGE}");
         let text = filter.text.as_deref().map(|text| format!("%{}%", escaped(text)));
+        let (created_ms, id) = after.map_or((i64::MAX, ""), |after| (after.created_ms, after.id.as_str()));
         let rows: Vec<StoredListedRun> = on_pool!(self, pool => {
-            let query = sqlx::query_as(&sql)
-                .bind(after.map_or(i64::MAX, |after| after.created_ms))
-                .bind(after.map_or("", |after| &after.id))
-                .bind(filter.state.as_deref().map(storable))
-                .bind(filter.queue.map(QueueState::as_str))
-                .bind(filter.project.as_deref().map(storable))
-                .bind(text.as_deref().map(storable))
-                .bind(i64::from(limit));
-            query.fetch_all(pool).await
+            // Only the conditions that are asked for: one that may be absent keeps both engines from using an index.
+            let mut query = QueryBuilder::new(LISTED);
+            // The first condition alone lets an index find the page.
+            query.push(" WHERE runs.created_at <= ").push_bind(created_ms);
+            query.push(" AND (runs.created_at < ").push_bind(created_ms);
+            query.push(" OR runs.id < ").push_bind(id).push(")");
+            if let Some(state) = &filter.state {
+                query.push(" AND runs.state = ").push_bind(storable(state));
+            }
+            if let Some(state) = filter.queue {
+                query.push(" AND queue.state = ").push_bind(state.as_str());
+            }
+            if let Some(project) = &filter.project {
+                query.push(" AND runs.project = ").push_bind(storable(project));
+            }
+            if let Some(text) = &text {
+                query.push(" AND LOWER(runs.title || ' ' || runs.id || ' ' || runs.branch) LIKE LOWER(");
+                query.push_bind(storable(text)).push(") ESCAPE '!'");
+            }
+            query.push(" ORDER BY runs.created_at DESC, runs.id DESC LIMIT ").push_bind(i64::from(limit));
+            query.build_query_as().fetch_all(pool).await
         })
         .map_err(StoreError::statement("list the runs"))?;
         rows.into_iter().map(ListedRun::try_from).collect()

@@ -4,7 +4,7 @@
 const main = document.getElementById("main");
 const topic = main.dataset.topic;
 const log = document.getElementById("log");
-const MOST_LINES = 5000;
+const MOST_LINES = 1000;
 
 // --- Fresh parts -------------------------------------------------------------------------------------------------
 
@@ -69,14 +69,14 @@ function connect() {
     clearTimeout(watchdog);
     wait = 250;
     say("");
-    socket.send(JSON.stringify({ subscribe: topic }));
+    socket.send(JSON.stringify({ subscribe: topic, brief: true }));
     // What happened meanwhile.
     log ? addLines() : refresh();
   };
   socket.onmessage = (message) => {
     if (log) addLines();
     // The log has its own way; what is above it changes when a run starts or ends.
-    if (!log || message.data.includes('"event":"run_')) refresh();
+    if (!log || message.data.includes('"run_')) refresh();
   };
   socket.onclose = () => {
     clearTimeout(watchdog);
@@ -93,35 +93,41 @@ function say(text) {
 
 // --- The log -------------------------------------------------------------------------------------------------------
 
+const follow = document.getElementById("follow");
 let adding = false;
 let more = false;
 
-// Adds the lines after the last one. Of many only the last are shown; the server keeps all.
+// Adds the lines after the last one while the log is followed. Of many only the last are shown; the server keeps all.
 async function addLines() {
   more = true;
-  if (adding || log.dataset.ended) return;
+  if (adding || !follow || !follow.checked) return;
   adding = true;
-  while (more) {
+  while (more && follow.checked) {
     more = false;
+    let isFarBehind = false;
     try {
       const { run, query } = log.dataset;
-      const answer = await fetch(`/runs/${run}/log/lines?after=${log.dataset.next}&limit=${MOST_LINES}&${query}`);
+      const address = `/runs/${run}/log/lines?limit=${MOST_LINES}&${query}`;
+      let answer = await fetch(`${address}&after=${log.dataset.next}`);
+      // More lines than the page shows: the newest ones are enough.
+      isFarBehind = answer.headers.get("x-more") === "yes";
+      if (isFarBehind) answer = await fetch(address);
       if (answer.redirected) return location.assign("/login");
       if (!answer.ok) break;
       const text = await answer.text();
       log.dataset.next = answer.headers.get("x-next");
-      more = more || answer.headers.get("x-more") === "yes";
       await new Promise(requestAnimationFrame);
-      showLines(text);
+      if (isFarBehind) log.replaceChildren();
+      showLines(text, isFarBehind);
     } catch {
       break;
     }
-    await new Promise((done) => setTimeout(done, 200));
+    await new Promise((done) => setTimeout(done, isFarBehind ? 1000 : 200));
   }
   adding = false;
 }
 
-function showLines(text) {
+function showLines(text, isCut) {
   if (!text.trim()) return;
   const fresh = new DOMParser().parseFromString(`<ol>${text}</ol>`, "text/html").querySelectorAll("li");
   const kept = [...fresh].slice(-MOST_LINES);
@@ -129,13 +135,13 @@ function showLines(text) {
   for (let left = Math.min(extra, log.children.length); left > 0; left--) log.firstElementChild.remove();
   log.append(...kept);
   const earlier = document.getElementById("earlier");
-  if (extra > 0 && log.firstElementChild) {
+  if ((isCut || extra > 0) && log.firstElementChild) {
     const address = new URL(earlier.href);
     address.searchParams.set("before", log.firstElementChild.id.slice(1));
     earlier.href = address;
     earlier.hidden = false;
   }
-  if (!location.hash && document.getElementById("follow").checked) log.scrollTop = log.scrollHeight;
+  if (!location.hash) log.scrollTop = log.scrollHeight;
 }
 
 // The address of a line that is not on this page leads to the page around it.
@@ -316,8 +322,9 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && stale) refresh();
 });
+if (follow) follow.addEventListener("change", addLines);
 addEventListener("hashchange", findLine);
 findLine();
-if (log && !location.hash && !log.dataset.ended) log.scrollTop = log.scrollHeight;
+if (follow && !location.hash) log.scrollTop = log.scrollHeight;
 showState();
 connect();

@@ -182,6 +182,34 @@ async fn a_line_is_sent_only_when_it_is_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_brief_subscription_has_the_kinds_of_many_events_in_one_message() {
+    let service = Service::start(done());
+    let (run, log) = (
+        service.place.run_id(),
+        service.place.run_dir().join("events.jsonl"),
+    );
+    let mut client = Client::connect(&service).await;
+    client
+        .say(&json!({"subscribe": run, "after": 0, "brief": true}))
+        .await;
+    client.hear().await.unwrap();
+    let first = client.until(length(&log)).await;
+    let has_kind = |kind: &str| {
+        first
+            .iter()
+            .any(|message| message["kinds"].to_string().contains(kind))
+    };
+    assert!(has_kind("run_started") && has_kind("run_ended"), "{first:?}");
+    append(&log, 0, 2000, 10);
+    let messages = client.until(length(&log)).await;
+    assert!(messages.len() < 100, "{}", messages.len());
+    for message in messages {
+        assert_eq!(message["kinds"], json!(["output"]));
+        assert_eq!(message["event"], Value::Null);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_reads_nothing_is_closed_and_delays_no_other() {
     let service = Service::start(done());
     let (run, log) = (

@@ -1,6 +1,10 @@
 //! The log of a long run: one page at a time, addresses of lines, and the download.
 
-use serde_json::Value;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::ops::RangeInclusive;
+
+use serde_json::{Value, json};
 
 use crate::need;
 use crate::support::browser::{Browser, Dashboard};
@@ -55,6 +59,51 @@ fn earlier_and_later_lines_come_by_the_page() {
     assert!(waited_for(|| browser.path().contains("after=")));
     assert_eq!(line_ids(&browser), newest);
     assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn of_many_new_lines_only_the_newest_are_shown_and_none_while_the_log_is_not_followed() {
+    let browser = need!(Browser::start());
+    let place = Place::new();
+    place.run_script(&script([whole_task()])).expect(0, &["done"]);
+    let dashboard = Dashboard::start(&place);
+    dashboard.log_in(&browser);
+    browser.open(&dashboard.url(&format!("/runs/{}/log", place.run_id())));
+    browser.wait_for_text("#connection", "");
+    let shows = |text: &str| {
+        waited_for(|| {
+            let last = browser.eval("return document.querySelector('#log').lastElementChild.textContent");
+            last.as_str().unwrap().contains(text)
+        })
+    };
+    add_lines(&place, 1..=3000);
+    assert!(shows("number 3000 "));
+    assert_eq!(line_ids(&browser).len(), 1000);
+    browser.click("#follow");
+    add_lines(&place, 3001..=3010);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert!(shows("number 3000 "));
+    browser.click("#follow");
+    assert!(shows("number 3010 "));
+    let first = line_ids(&browser)[0];
+    assert_eq!(line_ids(&browser).len(), 1000);
+    browser.click("#earlier");
+    assert!(waited_for(|| browser.path().contains("before=")));
+    assert!(*line_ids(&browser).last().unwrap() < first);
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+/// Adds lines of output to the log of a run that ended.
+fn add_lines(place: &Place, numbers: RangeInclusive<u32>) {
+    let id = place.run_id();
+    let lines = numbers.map(|number| {
+        let text = format!("number {number} of many");
+        let event = json!({"at": "2026-01-01T00:00:00Z", "run": id, "event": "output", "text": text});
+        format!("{event}\n")
+    });
+    let log = place.run_dir().join("events.jsonl");
+    let mut log = OpenOptions::new().append(true).open(log).unwrap();
+    log.write_all(lines.collect::<String>().as_bytes()).unwrap();
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod agents;
 mod choosing;
 mod daytona;
 mod daytona_faults;
+mod daytona_host;
 mod daytona_images;
 mod daytona_runs;
 mod docker_sandbox;

@@ -46,6 +46,13 @@ impl DaytonaApi {
         }
     }
 
+    /// The service inside a sandbox.
+    pub(super) fn toolbox(&self, info: &DaytonaSandboxInfo) -> DaytonaClient {
+        let mut toolbox = self.client.clone();
+        toolbox.url = format!("{}/{}", info.toolbox_proxy_url.trim_end_matches('/'), info.id);
+        toolbox
+    }
+
     /// Starts a sandbox that is stopped, or stops one that runs, and waits until it is in that phase.
     pub(super) async fn bring_to(
         &self,

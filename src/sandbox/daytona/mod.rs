@@ -7,6 +7,7 @@ mod api;
 mod client;
 mod error;
 mod files;
+mod host;
 mod images;
 mod labels;
 mod options;
@@ -33,6 +34,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+pub use self::host::{DaytonaHost, DaytonaHostPlan};
 pub use self::options::{DaytonaOptions, DaytonaPrices, DaytonaProgress, DaytonaSecret};
 
 use self::api::DaytonaApi;

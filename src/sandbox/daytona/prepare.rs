@@ -30,8 +30,7 @@ pub(super) async fn open(
     info: DaytonaSandboxInfo,
     spec: &SandboxSpec,
 ) -> Result<DaytonaSandbox, DaytonaError> {
-    let mut toolbox = api.client.clone();
-    toolbox.url = format!("{}/{}", info.toolbox_proxy_url.trim_end_matches('/'), info.id);
+    let toolbox = api.toolbox(&info);
     let variables = secrets::placeholder_variables(&info);
     let names: Vec<&str> = variables.iter().map(String::as_str).collect();
     let printed = run_script(&toolbox, PREPARE, &names).await?;

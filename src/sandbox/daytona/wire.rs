@@ -113,6 +113,8 @@ pub(super) struct DaytonaSecretInfo {
 #[derive(Deserialize)]
 pub(super) struct DaytonaPreview {
     pub(super) url: String,
+    /// What Daytona asks programs for that use the URL.
+    pub(super) token: Secret,
 }
 
 /// The result of a script. Output and errors are one text.

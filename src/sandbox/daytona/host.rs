@@ -1,0 +1,211 @@
+//! A host of ralph at Daytona: a sandbox that runs the dashboard and no agent.
+
+use std::path::{Path, PathBuf};
+
+use reqwest::Body;
+use reqwest::multipart::Part;
+use serde_json::{Value, json};
+use tokio::fs::File;
+
+use super::api::{self, DaytonaApi};
+use super::client::DaytonaClient;
+use super::error::DaytonaError;
+use super::toolbox::{put_file, run_script};
+use super::wire::{DaytonaPhase, DaytonaPreview, DaytonaSandboxInfo};
+use super::{DaytonaProvider, NAME};
+use crate::sandbox::SandboxError;
+use crate::secret::Secret;
+
+/// Makes the directory of the host, which only its user can read, and prints its path.
+const MAKE_DIR: &str = "umask 077; mkdir -p \"$HOME/ralph-host\" && printf %s \"$HOME/ralph-host\"";
+
+const START: &str = include_str!("start_host.sh");
+
+/// Prints a secret that logs a browser in, once.
+const LOGIN: &str = "cd \"$1\" && RALPH_HOME=\"$PWD/home\" ./ralph api-token login 2>/dev/null";
+
+/// What a host at Daytona runs.
+#[derive(Clone, Debug)]
+pub struct DaytonaHostPlan {
+    /// The program of ralph, for Linux.
+    pub program: PathBuf,
+    /// The port of the dashboard.
+    pub port: u16,
+    /// Whether it gets the API key, to start sandboxes of its own.
+    pub gives_key: bool,
+}
+
+/// A host that runs.
+#[derive(Clone, Debug)]
+pub struct DaytonaHost {
+    /// The name of its sandbox.
+    pub sandbox: String,
+    /// The preview link of the dashboard.
+    pub url: String,
+    /// What Daytona asks programs for in the header `x-daytona-preview-token`.
+    pub preview_token: Secret,
+    /// Logs a browser in to the dashboard, once, within 15 minutes.
+    pub login: Secret,
+    /// Whether the sandbox was made for this.
+    pub is_new: bool,
+}
+
+impl DaytonaProvider {
+    /// Starts the dashboard in a sandbox of its own, which Daytona never stops. If that sandbox exists, its program is replaced
+    /// and started again; its runs stay.
+    pub async fn deploy_host(&self, plan: &DaytonaHostPlan) -> Result<DaytonaHost, SandboxError> {
+        let (api, name) = (self.api().await?, self.host_sandbox());
+        let failed = |error: DaytonaError| error.for_sandbox(&name);
+        let found = api.sandbox(&name).await.map_err(failed)?;
+        let is_new = found.is_none();
+        let info: DaytonaSandboxInfo = match found {
+            Some(info) => info,
+            None => {
+                let created = api.client.post("sandbox", self.host_request(&name)).json().await;
+                created.map_err(failed)?
+            }
+        };
+        let started = match api
+            .bring_to(DaytonaPhase::Started, &info.id, api::START_TIMEOUT)
+            .await
+        {
+            Ok(info) => self.start_host(api, &info, plan).await,
+            Err(error) => Err(failed(error)),
+        };
+        match started {
+            Ok(host) => Ok(DaytonaHost { is_new, ..host }),
+            Err(error) => {
+                if is_new {
+                    let removed = api.client.delete(&format!("sandbox/{}", info.id)).await;
+                    super::warn_not_removed(&name, removed);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the sandbox of the dashboard, with its runs. Returns whether there was one.
+    pub async fn remove_host(&self) -> Result<bool, SandboxError> {
+        let (api, name) = (self.api().await?, self.host_sandbox());
+        let failed = |error: DaytonaError| error.for_sandbox(&name);
+        let Some(info) = api.sandbox(&name).await.map_err(failed)? else {
+            return Ok(false);
+        };
+        let removed = api.client.delete(&format!("sandbox/{}", info.id)).await;
+        removed.map(|()| true).map_err(failed)
+    }
+
+    /// The name of the sandbox, one for each host that deploys.
+    fn host_sandbox(&self) -> String {
+        format!("ralph-dashboard-{}", self.options.host_name)
+    }
+
+    /// The body of the request that creates the sandbox. It has no label of sandboxes for agents, so it is never pruned as one.
+    fn host_request(&self, name: &str) -> Value {
+        json!({
+            "name": name,
+            "labels": { "ralph.kind": "host", "ralph.version": env!("CARGO_PKG_VERSION") },
+            "target": self.options.target,
+            // Zero and a negative number mean never.
+            "autoStopInterval": 0,
+            "autoDeleteInterval": -1,
+        })
+    }
+
+    async fn start_host(
+        &self,
+        api: &DaytonaApi,
+        info: &DaytonaSandboxInfo,
+        plan: &DaytonaHostPlan,
+    ) -> Result<DaytonaHost, SandboxError> {
+        let failed = |error: DaytonaError| error.for_sandbox(&info.name);
+        let toolbox = api.toolbox(info);
+        let path = format!("sandbox/{}/ports/{}/preview-url", info.id, plan.port);
+        let preview: DaytonaPreview = api.client.get(&path).json().await.map_err(failed)?;
+        let dir = script(&toolbox, "make a directory", MAKE_DIR, &[])
+            .await
+            .map_err(failed)?;
+        let program = program(&plan.program).await?;
+        put_file(&toolbox, &format!("{dir}/ralph.new"), program)
+            .await
+            .map_err(failed)?;
+        for (name, text) in self.host_files(&preview.url, plan.gives_key) {
+            let path = format!("{dir}/{name}");
+            put_file(&toolbox, &path, Part::text(text))
+                .await
+                .map_err(failed)?;
+        }
+        let port = plan.port.to_string();
+        let mut args = vec![
+            dir.clone(),
+            port,
+            format!("DAYTONA_API_URL={}", self.options.api_url),
+        ];
+        args.extend(
+            self.options
+                .target
+                .iter()
+                .map(|target| format!("DAYTONA_TARGET={target}")),
+        );
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let started = run_script(&toolbox, START, &args).await.map_err(failed)?;
+        if started.exit_code != 0 {
+            let reason = started.result.trim().to_owned();
+            let hint = "deploy with a `ralph` for Linux on x86-64, such as the static one of a release";
+            return Err(SandboxError::unsupported(NAME, "run this dashboard", reason).with_hint(Some(hint)));
+        }
+        let login = script(&toolbox, "create a login", LOGIN, &[&dir])
+            .await
+            .map_err(failed)?;
+        Ok(DaytonaHost {
+            sandbox: info.name.clone(),
+            url: preview.url,
+            preview_token: preview.token,
+            login: Secret::new(login.trim()),
+            is_new: false,
+        })
+    }
+
+    /// The files that the dashboard reads in its directory: settings, and the API key or nothing.
+    fn host_files(&self, url: &str, gives_key: bool) -> [(&'static str, String); 2] {
+        let host = url
+            .split_once("://")
+            .map_or(url, |(_, host)| host)
+            .trim_end_matches('/');
+        let origin = url.trim_end_matches('/');
+        let settings = format!(
+            "[api]\nallowed_hosts = [{}]\nallowed_origins = [{}]\n\n[sandbox]\ntype = \"daytona\"\n",
+            toml_text(host),
+            toml_text(origin)
+        );
+        let key = self.options.key.as_ref().filter(|_| gives_key);
+        let key = key.map(|key| format!("DAYTONA_API_KEY={}\n", key.expose()));
+        [("ralph.toml", settings), ("environment", key.unwrap_or_default())]
+    }
+}
+
+fn toml_text(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+/// What a script printed.
+async fn script(
+    toolbox: &DaytonaClient,
+    purpose: &str,
+    script: &str,
+    args: &[&str],
+) -> Result<String, DaytonaError> {
+    let done = run_script(toolbox, script, args).await?;
+    match done.exit_code {
+        0 => Ok(done.result),
+        _ => Err(DaytonaError::response(purpose, done.result)),
+    }
+}
+
+/// The program, as the part of an upload.
+async fn program(path: &Path) -> Result<Part, SandboxError> {
+    let failed = |error| SandboxError::host("read", path, error);
+    let file = File::open(path).await.map_err(failed)?;
+    let length = file.metadata().await.map_err(failed)?.len();
+    Ok(Part::stream_with_length(Body::from(file), length))
+}

@@ -1,0 +1,27 @@
+# Starts the dashboard from the directory $1 on port $2, in place of the one that runs. The other arguments are variables.
+cd "$1" || exit
+port=$2
+shift 2
+chmod 700 ralph.new && ./ralph.new --version || exit
+if [ -e pid ]; then
+  kill "$(cat pid)" 2>/dev/null
+  for _ in $(seq 100); do
+    kill -0 "$(cat pid)" 2>/dev/null || break
+    sleep 0.2
+  done
+  kill -9 "$(cat pid)" 2>/dev/null
+fi
+mv ralph.new ralph
+# The API key, if the host has one.
+set -a
+. ./environment
+set +a
+env RALPH_HOME="$PWD/home" "$@" setsid ./ralph dashboard --no-open --listen "0.0.0.0:$port" >log 2>&1 </dev/null &
+echo $! >pid
+for _ in $(seq 100); do
+  grep -q 'Serving the API' log && exit
+  kill -0 "$(cat pid)" 2>/dev/null || break
+  sleep 0.2
+done
+cat log
+exit 1
