@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::extract::ws::Utf8Bytes;
 use serde_json::value::RawValue;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::id::RunId;
 use crate::state::{if_exists, whole_length};
@@ -76,14 +76,28 @@ pub(super) fn is_event_id(log: &WatchedLog, id: u64) -> io::Result<bool> {
     Ok(io::Read::read(&mut file, &mut byte)? == 1 && byte == *b"\n")
 }
 
+/// How many clients that are behind read from logs at the same time. Each read is short, and has a thread with memory of its own.
+const READS_AT_ONCE: usize = 4;
+
 /// The logs that are watched, each once for all clients.
-#[derive(Default)]
-pub(super) struct Tails(Mutex<HashMap<PathBuf, Weak<Tail>>>);
+pub(super) struct Tails {
+    watched: Mutex<HashMap<PathBuf, Weak<Tail>>>,
+    reads: Arc<Semaphore>,
+}
+
+impl Default for Tails {
+    fn default() -> Self {
+        Self {
+            watched: Mutex::default(),
+            reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
+        }
+    }
+}
 
 impl Tails {
     /// The tail of a log, which is followed until the last client drops it.
     pub(super) fn open(&self, log: WatchedLog) -> io::Result<Arc<Tail>> {
-        let mut tails = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tails = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tail) = tails.get(&log.path).and_then(Weak::upgrade) {
             return Ok(tail);
         }
@@ -97,6 +111,7 @@ impl Tails {
             }),
             end: watch::Sender::new(end),
             log,
+            reads: self.reads.clone(),
         });
         tails.insert(tail.log.path.clone(), Arc::downgrade(&tail));
         tokio::spawn(follow(Arc::downgrade(&tail)));
@@ -118,6 +133,8 @@ pub(super) struct Tail {
     log: WatchedLog,
     recent: Mutex<RecentEvents>,
     end: watch::Sender<u64>,
+    /// Those of all logs.
+    reads: Arc<Semaphore>,
 }
 
 struct RecentEvents {
@@ -149,6 +166,7 @@ impl Tail {
         if let Some(recent) = self.recent_after(after) {
             return Ok(recent);
         }
+        let _turn = self.reads.acquire().await.map_err(io::Error::other)?;
         let tail = self.clone();
         let read = tokio::task::spawn_blocking(move || read_events(&tail.log, after, usize::MAX));
         read.await.map_err(io::Error::other)?

@@ -17,9 +17,13 @@ use crate::sandbox::SandboxError;
 use crate::secret::Secret;
 
 /// Makes the directory of the host, which only its user can read, and prints its path.
-const MAKE_DIR: &str = "umask 077; mkdir -p \"$HOME/ralph-host\" && printf %s \"$HOME/ralph-host\"";
+const MAKE_DIR: &str =
+    "umask 077; mkdir -p \"$HOME/ralph-host/config/ralph\" && printf %s \"$HOME/ralph-host\"";
 
 const START: &str = include_str!("start_host.sh");
+
+/// What [`START`] exits with if the program itself cannot run.
+const CANNOT_RUN: i32 = 3;
 
 /// Prints a secret that logs a browser in, once.
 const LOGIN: &str = "cd \"$1\" && RALPH_HOME=\"$PWD/home\" ./ralph api-token login 2>/dev/null";
@@ -150,9 +154,12 @@ impl DaytonaProvider {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let started = run_script(&toolbox, START, &args).await.map_err(failed)?;
         if started.exit_code != 0 {
-            let reason = started.result.trim().to_owned();
-            let hint = "deploy with a `ralph` for Linux on x86-64, such as the static one of a release";
-            return Err(SandboxError::unsupported(NAME, "run this dashboard", reason).with_hint(Some(hint)));
+            let hint =
+                "name a `ralph` for Linux on x86-64 with `--program`, such as the static one of a release";
+            let hint = (started.exit_code == CANNOT_RUN).then_some(hint);
+            return Err(
+                SandboxError::unsupported(NAME, "run this dashboard", started.result.trim()).with_hint(hint),
+            );
         }
         let login = script(&toolbox, "create a login", LOGIN, &[&dir])
             .await
@@ -180,7 +187,10 @@ impl DaytonaProvider {
         );
         let key = self.options.key.as_ref().filter(|_| gives_key);
         let key = key.map(|key| format!("DAYTONA_API_KEY={}\n", key.expose()));
-        [("ralph.toml", settings), ("environment", key.unwrap_or_default())]
+        [
+            ("config/ralph/config.toml", settings),
+            ("environment", key.unwrap_or_default()),
+        ]
     }
 }
 

@@ -2,7 +2,7 @@
 cd "$1" || exit
 port=$2
 shift 2
-chmod 700 ralph.new && ./ralph.new --version || exit
+chmod 700 ralph.new && ./ralph.new --version || exit 3
 if [ -e pid ]; then
   kill "$(cat pid)" 2>/dev/null
   for _ in $(seq 100); do
@@ -16,7 +16,7 @@ mv ralph.new ralph
 set -a
 . ./environment
 set +a
-env RALPH_HOME="$PWD/home" "$@" setsid ./ralph dashboard --no-open --listen "0.0.0.0:$port" >log 2>&1 </dev/null &
+env RALPH_HOME="$PWD/home" XDG_CONFIG_HOME="$PWD/config" "$@" setsid ./ralph dashboard --no-open --listen "0.0.0.0:$port" >log 2>&1 </dev/null &
 echo $! >pid
 for _ in $(seq 100); do
   grep -q 'Serving the API' log && exit
