@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::assembly::{AssemblyError, AssemblyErrorKind};
+use crate::assembly::{AssemblyError, AssemblyErrorKind, ErrorTopic};
 use crate::state::StateError;
 use crate::store::StoreError;
 use crate::task::TaskError;
@@ -14,6 +14,9 @@ use crate::task::TaskError;
 /// Why a request was refused or failed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Problem {
+    /// The section of the documentation that explains it.
+    #[serde(rename = "type")]
+    documentation: String,
     /// The HTTP status.
     status: u16,
     /// The name of the status.
@@ -55,6 +58,7 @@ impl LintFinding {
 impl Problem {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
+            documentation: ErrorTopic::Service.url(),
             status: status.as_u16(),
             title: status.canonical_reason().unwrap_or("error"),
             detail: detail.into(),
@@ -102,6 +106,7 @@ impl From<AssemblyError> for Problem {
             AssemblyErrorKind::Runtime | AssemblyErrorKind::Interrupted => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let mut problem = Self::new(status, error.to_string());
+        problem.documentation = error.topic().url();
         problem.hint = error.hint().map(str::to_owned);
         problem.findings = error.findings().iter().map(LintFinding::new).collect();
         problem

@@ -10,7 +10,7 @@ use crate::model::AuthMethod;
 use crate::sandbox::Isolation;
 
 use super::routes::ProfileRoute;
-use super::{AssemblyContext, AssemblyError, provider};
+use super::{AssemblyContext, AssemblyError, ErrorTopic, provider};
 
 /// What to do when the agent `custom` has no command.
 pub(crate) const SET_COMMAND: &str = "set it in `ralph.toml`, for example `[agent.custom] command = [\"aider\", \
@@ -89,7 +89,7 @@ pub(crate) fn check_cost_is_bounded(
     };
     Err(AssemblyError::usage(format!(
         "{what}, so budget.max_cost_usd_estimate cannot be enforced"
-    ))
+    )).with_topic(ErrorTopic::Agent)
     .with_hint(format!(
         "set the price in [models.{own}] (input_usd_per_million, output_usd_per_million), or budget.max_tokens_total \
          (`max_tokens_total` in the task)"
@@ -137,7 +137,9 @@ fn create_agent(
         key_variable: settings_of(config, profile).and_then(|model| model.api_key_env.clone()),
     };
     (agent.create)(options, access).map_err(|error| match error {
-        AgentOptionsError::NoCommand => AssemblyError::usage(error.to_string()).with_hint(SET_COMMAND),
+        AgentOptionsError::NoCommand => AssemblyError::usage(error.to_string())
+            .with_topic(ErrorTopic::Agent)
+            .with_hint(SET_COMMAND),
     })
 }
 
@@ -159,6 +161,7 @@ fn direct_access(
             "the agent `{}` needs its credential inside the sandbox",
             agent.name
         ))
+        .with_topic(ErrorTopic::Agent)
         .with_hint("`agent.dangerously_pass_credential = true` passes it into the sandbox"));
     }
     let usual = agent.key_variables.first().map(|key| key.name);

@@ -22,8 +22,8 @@ use super::profile_choice::check_usable;
 use super::ralph::RunTarget;
 use super::state_remote::state_remote;
 use super::{
-    AssemblyContext, AssemblyError, AssemblyReporter, Ralph, SilentReporter, Surroundings, equipment, forge,
-    image, reporting, writable,
+    AssemblyContext, AssemblyError, AssemblyReporter, ErrorTopic, Ralph, SilentReporter, Surroundings,
+    equipment, forge, image, reporting, writable,
 };
 
 /// What a task file is called where no other name is given.
@@ -407,6 +407,7 @@ fn check_claimed(config: &Config, run: Option<&RunDir>, is_claimed: bool) -> Res
                 facts.id
             );
             Err(AssemblyError::usage(message)
+                .with_topic(ErrorTopic::Forge)
                 .with_hint(format!("`ralph resume {}` claims it and goes on", facts.id)))
         }
         _ => Ok(()),
@@ -433,9 +434,10 @@ fn setting(key: &str, value: String) -> ConfigOverride {
 /// The text of a task file; `None` when it does not exist.
 pub(crate) fn read_task_text(path: &Path) -> Result<Option<String>, AssemblyError> {
     match std::fs::read(path) {
-        Ok(bytes) => String::from_utf8(bytes)
-            .map(Some)
-            .map_err(|_| AssemblyError::usage(format!("`{}` is not UTF-8 text", path.display()))),
+        Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| {
+            AssemblyError::usage(format!("`{}` is not UTF-8 text", path.display()))
+                .with_topic(ErrorTopic::Task)
+        }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error("read", path)(error)),
     }

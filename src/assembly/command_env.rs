@@ -9,8 +9,8 @@ use crate::sandbox::daytona::DaytonaSecret;
 use crate::sandbox::{CredentialRoute, Provider, SandboxSpec, check_policy};
 use crate::secret::Secret;
 
-use super::AssemblyError;
 use super::broker::allow_rules;
+use super::{AssemblyError, ErrorTopic};
 
 /// What `[sandbox.env]` and `[sandbox.secrets]` give to the commands of a sandbox.
 #[derive(Debug, Default)]
@@ -38,6 +38,7 @@ impl CommandEnv {
                 return Err(AssemblyError::usage(format!(
                     "sandbox.secrets.{name}: the variable `{host_variable}` is not set"
                 ))
+                .with_topic(ErrorTopic::Configuration)
                 .with_hint(
                     "set it in the environment or in .env, or remove the secret from the configuration",
                 ));
@@ -61,7 +62,7 @@ impl CommandEnv {
     ) -> Result<(), AssemblyError> {
         let refused = |reason: &str| {
             let place = format!("sandbox.secrets.{name}: {reason}");
-            AssemblyError::usage(place).with_hint(format!(
+            AssemblyError::usage(place).with_topic(ErrorTopic::Configuration).with_hint(format!(
                 "sandbox.secrets.{name}.dangerously_pass = true gives the value itself to everything in the sandbox"
             ))
         };
@@ -104,7 +105,8 @@ impl CommandEnv {
             Ok(rule.at("added for a secret"))
         });
         let rules: Result<Vec<PolicyRule>, crate::network::PolicyRuleError> = rules.collect();
-        let rules = rules.map_err(|error| AssemblyError::usage(error.to_string()))?;
+        let rules = rules
+            .map_err(|error| AssemblyError::usage(error.to_string()).with_topic(ErrorTopic::Configuration))?;
         spec.network = allow_rules(spec.network, rules).inspecting(self.hosts.iter().cloned());
         spec.env.extend(self.variables.clone());
         spec.egress.secrets.clone_from(&self.secrets);

@@ -6,7 +6,7 @@ use crate::gateway::broker::{self, ModelUpstream, UpstreamError};
 use crate::model::{GATEWAY_KEY, ModelService};
 use crate::secret::Secret;
 
-use super::{AssemblyContext, AssemblyError, Surroundings};
+use super::{AssemblyContext, AssemblyError, ErrorTopic, Surroundings};
 
 /// The credential of the configured agent.
 pub(crate) fn configured_kind(config: &Config) -> Result<CredentialKind, AssemblyError> {
@@ -30,11 +30,14 @@ pub(crate) fn configured_kind(config: &Config) -> Result<CredentialKind, Assembl
 fn no_login(why: &str, service: &ModelService) -> AssemblyError {
     let usual = service.credentials.first();
     let hint = usual.map(|usual| format!("set agent.auth = \"{}\", and {}", usual.auth, usual.store_hint()));
-    AssemblyError::usage(why).with_hint_of(hint)
+    AssemblyError::usage(why)
+        .with_topic(ErrorTopic::Credentials)
+        .with_hint_of(hint)
 }
 
 fn no_credential(agent: &str, auth: AuthMethod) -> AssemblyError {
     AssemblyError::usage(format!("the agent `{agent}` cannot authenticate with `{auth}`"))
+        .with_topic(ErrorTopic::Credentials)
 }
 
 /// The user's credentials on this host.

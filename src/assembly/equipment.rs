@@ -17,7 +17,7 @@ use super::broker::{BrokeredServices, RunBroker};
 use super::command_env::CommandEnv;
 use super::provider::{create_checked_provider, create_provider, create_provider_with, enforceable};
 use super::routes::{self, create_model};
-use super::{AssemblyContext, AssemblyError, agents, preflight, settings};
+use super::{AssemblyContext, AssemblyError, ErrorTopic, agents, preflight, settings};
 
 /// What a sandbox and its agents work with, whether for a run or for a selftest.
 pub(crate) struct Equipment {
@@ -57,7 +57,9 @@ impl Equipment {
                 let message = format!(
                     "sandbox.secrets.{variable}: the credential of the agent is in the same variable"
                 );
-                return Err(AssemblyError::usage(message).with_hint("remove it, or choose another name"));
+                return Err(AssemblyError::usage(message)
+                    .with_topic(ErrorTopic::Configuration)
+                    .with_hint("remove it, or choose another name"));
             }
             handed_over.push(secret.clone());
         }
@@ -159,6 +161,7 @@ fn check_attended(context: &AssemblyContext, config: &Config) -> Result<(), Asse
         return Err(AssemblyError::usage(
             "`policy = \"record\"` allows every connection, and no person is at the terminal",
         )
+        .with_topic(ErrorTopic::Configuration)
         .with_hint("run it from a terminal, or set sandbox.network.dangerously_record_unattended = true"));
     }
     Ok(())
@@ -176,7 +179,7 @@ fn check_script(
     };
     for (iteration, answer) in Script::parse(script)?.only_answers() {
         check_scripted_answer(answer).map_err(|error| {
-            AssemblyError::usage(format!("the script, iteration {iteration}, call 1: {error}")).with_hint(
+            AssemblyError::usage(format!("the script, iteration {iteration}, call 1: {error}")).with_topic(ErrorTopic::Task).with_hint(
                 "correct the answer, or add a second call to that iteration: an agent gets one to repair its answer",
             )
         })?;

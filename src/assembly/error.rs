@@ -14,15 +14,16 @@ use crate::gateway::meter::MeterError;
 use crate::github::GitHubError;
 use crate::id::NameError;
 use crate::image::ImageError;
-use crate::model::ScriptError;
+use crate::model::{ModelError, ScriptError};
 use crate::runner::RunError;
+use crate::sandbox::docker::SealError;
 use crate::sandbox::{SandboxError, SandboxErrorKind};
 use crate::scm::ScmError;
 use crate::state::StateError;
 use crate::task::{LintSeverity, TaskError};
 use crate::text::{counted, error_chain};
 
-use super::AssemblyReporter;
+use super::{AssemblyReporter, ErrorTopic};
 
 /// What kind of error it is: who can mend it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,7 @@ pub enum AssemblyErrorKind {
 #[error("{message}")]
 pub struct AssemblyError {
     kind: AssemblyErrorKind,
+    topic: ErrorTopic,
     message: String,
     hint: Option<String>,
     findings: Vec<TaskError>,
@@ -54,32 +56,37 @@ pub struct AssemblyError {
 impl AssemblyError {
     /// A mistake in the configuration, the task or the call.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self::new(AssemblyErrorKind::Usage, message.into())
+        Self::new(AssemblyErrorKind::Usage, ErrorTopic::Usage, message.into())
     }
 
     /// Something that failed.
     pub(crate) fn runtime(message: impl Into<String>) -> Self {
-        Self::new(AssemblyErrorKind::Runtime, message.into())
+        Self::new(AssemblyErrorKind::Runtime, ErrorTopic::Run, message.into())
     }
 
     /// A run that waits for a person.
     pub(crate) fn paused(message: impl Into<String>) -> Self {
-        Self::new(AssemblyErrorKind::Paused, message.into())
+        Self::new(AssemblyErrorKind::Paused, ErrorTopic::Run, message.into())
     }
 
     /// Something that the user interrupted.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
-        Self::new(AssemblyErrorKind::Interrupted, message.into())
+        Self::new(
+            AssemblyErrorKind::Interrupted,
+            ErrorTopic::Interrupted,
+            message.into(),
+        )
     }
 
     /// Something that does not exist.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Self::new(AssemblyErrorKind::NotFound, message.into())
+        Self::new(AssemblyErrorKind::NotFound, ErrorTopic::Run, message.into())
     }
 
-    fn new(kind: AssemblyErrorKind, message: String) -> Self {
+    fn new(kind: AssemblyErrorKind, topic: ErrorTopic, message: String) -> Self {
         Self {
             kind,
+            topic,
             message,
             hint: None,
             findings: Vec::new(),
@@ -87,8 +94,12 @@ impl AssemblyError {
     }
 
     /// An error of another module, with its causes.
-    pub(crate) fn from_error(kind: AssemblyErrorKind, error: &(dyn Error + 'static)) -> Self {
-        Self::new(kind, error_chain(error))
+    pub(crate) fn from_error(
+        kind: AssemblyErrorKind,
+        topic: ErrorTopic,
+        error: &(dyn Error + 'static),
+    ) -> Self {
+        Self::new(kind, topic, error_chain(error))
     }
 
     /// A task file with this many findings of the linter.
@@ -98,7 +109,9 @@ impl AssemblyError {
             path.display(),
             counted(findings, "problem")
         );
-        Self::usage(message).with_hint("correct the lines above, then `ralph lint` checks them; `ralph init` writes an example to compare with")
+        Self::usage(message)
+            .with_topic(ErrorTopic::Task)
+            .with_hint("correct the lines above, then `ralph lint` checks them; `ralph init` writes an example to compare with")
     }
 
     /// Adds lines with details to the message.
@@ -110,6 +123,13 @@ impl AssemblyError {
                 self.message.push_str(line);
             }
         }
+        self
+    }
+
+    /// Sets what it is about.
+    #[must_use]
+    pub(crate) fn with_topic(mut self, topic: ErrorTopic) -> Self {
+        self.topic = topic;
         self
     }
 
@@ -129,6 +149,12 @@ impl AssemblyError {
     #[must_use]
     pub fn kind(&self) -> AssemblyErrorKind {
         self.kind
+    }
+
+    /// What it is about: the section of the documentation that explains it.
+    #[must_use]
+    pub fn topic(&self) -> ErrorTopic {
+        self.topic
     }
 
     /// What to do next.
@@ -191,27 +217,27 @@ pub(crate) fn io_error(operation: &str, path: &Path) -> impl FnOnce(std::io::Err
 
 use AssemblyErrorKind::{Conflict, NotFound, Runtime, Usage};
 
-/// Errors that always have the same kind, and those of them that have a hint.
+/// Errors that always have the same kind and topic, and those of them that have a hint.
 macro_rules! from_errors {
-    ($($error:ty => $kind:expr $(, $hint:ident)?;)*) => {
+    ($($error:ty => $kind:ident, $topic:ident $(, $hint:ident)?;)*) => {
         $(impl From<$error> for AssemblyError {
             fn from(error: $error) -> Self {
-                Self::from_error($kind, &error)$(.with_hint_of(error.$hint()))?
+                Self::from_error($kind, ErrorTopic::$topic, &error)$(.with_hint_of(error.$hint()))?
             }
         })*
     };
 }
 
 from_errors! {
-    AuditError => Runtime;
-    BrokerError => Runtime;
-    ConfigError => Usage, hint;
-    CredentialError => Runtime, hint;
-    LoginError => Runtime, hint;
-    MeterError => Runtime;
-    NameError => Usage;
-    ScriptError => Usage;
-    UpstreamError => Usage;
+    AuditError => Runtime, Network;
+    BrokerError => Runtime, Credentials;
+    ConfigError => Usage, Configuration, hint;
+    CredentialError => Runtime, Credentials, hint;
+    LoginError => Runtime, Credentials, hint;
+    MeterError => Runtime, Budget;
+    NameError => Usage, Configuration;
+    ScriptError => Usage, Task;
+    UpstreamError => Usage, Credentials;
 }
 
 impl From<GitHubError> for AssemblyError {
@@ -220,13 +246,13 @@ impl From<GitHubError> for AssemblyError {
             GitHubError::AppKey(_) => Usage,
             _ => Runtime,
         };
-        Self::from_error(kind, &error).with_hint_of(error.hint())
+        Self::from_error(kind, ErrorTopic::Forge, &error).with_hint_of(error.hint())
     }
 }
 
 impl From<TaskError> for AssemblyError {
     fn from(error: TaskError) -> Self {
-        Self::from_error(Usage, &error).with_hint_of(Some(error.fix))
+        Self::from_error(Usage, ErrorTopic::Task, &error).with_hint_of(Some(error.fix))
     }
 }
 
@@ -249,7 +275,7 @@ impl From<StateError> for AssemblyError {
             ),
             StateError::Io { .. } | StateError::Encode { .. } => (Runtime, None),
         };
-        Self::from_error(kind, &error).with_hint_of(hint)
+        Self::from_error(kind, ErrorTopic::Run, &error).with_hint_of(hint)
     }
 }
 
@@ -264,13 +290,19 @@ impl From<ScmError> for AssemblyError {
             | ScmError::BranchConflict { .. } => Usage,
             _ => Runtime,
         };
-        Self::from_error(kind, &error).with_hint_of(error.hint())
+        let topic = match &error {
+            ScmError::Refused(_) => ErrorTopic::HandBack,
+            ScmError::PushRefused { .. } => ErrorTopic::Forge,
+            ScmError::Sandbox(error) => sandbox_topic(error),
+            _ => ErrorTopic::Repository,
+        };
+        Self::from_error(kind, topic, &error).with_hint_of(error.hint())
     }
 }
 
 impl From<EvidenceKeyError> for AssemblyError {
     fn from(error: EvidenceKeyError) -> Self {
-        Self::from_error(Usage, &error).with_hint_of(Some(error.hint()))
+        Self::from_error(Usage, ErrorTopic::Evidence, &error).with_hint_of(Some(error.hint()))
     }
 }
 
@@ -285,14 +317,26 @@ impl From<SandboxError> for AssemblyError {
             }
             _ => (Runtime, None),
         };
-        Self::from_error(kind, &error).with_hint_of(error.hint().or(fallback))
+        Self::from_error(kind, sandbox_topic(&error), &error).with_hint_of(error.hint().or(fallback))
+    }
+}
+
+fn sandbox_topic(error: &SandboxError) -> ErrorTopic {
+    match error.cause::<SealError>() {
+        Some(_) => ErrorTopic::Network,
+        None => ErrorTopic::Sandbox,
     }
 }
 
 impl From<ImageError> for AssemblyError {
     fn from(error: ImageError) -> Self {
         let kind = if error.is_user_error() { Usage } else { Runtime };
-        Self::from_error(kind, &error).with_hint_of(error.hint())
+        let topic = match &error {
+            ImageError::Engine(_) => ErrorTopic::Engine,
+            ImageError::Nix(_) => ErrorTopic::Nix,
+            ImageError::Other { .. } => ErrorTopic::Image,
+        };
+        Self::from_error(kind, topic, &error).with_hint_of(error.hint())
     }
 }
 
@@ -313,26 +357,40 @@ impl From<crate::store::StoreError> for AssemblyError {
             | StoreError::Statement { .. }
             | StoreError::Row { .. } => Runtime,
         };
-        Self::from_error(kind, &error).with_hint_of(error.hint())
+        Self::from_error(kind, ErrorTopic::Store, &error).with_hint_of(error.hint())
     }
 }
 
 impl From<RunError> for AssemblyError {
     fn from(error: RunError) -> Self {
-        match error {
-            RunError::State(error) => error.into(),
-            RunError::Sandbox(error) => error.into(),
-            RunError::Scm(error) | RunError::Evidence(AttachError::Scm(error)) => error.into(),
-            RunError::Task(error) => error.into(),
-            error @ RunError::StateRefGone { .. } => Self::from_error(Runtime, &error)
-                .with_hint("fetch it from where it was pushed to, or `ralph run` the task again"),
-            RunError::NotReady(ref lacks) => {
-                let steps: Vec<&str> = lacks.iter().map(|lack| lack.next_step.as_str()).collect();
-                Self::from_error(Runtime, &error).with_hint(steps.join("; "))
+        let topic = match error {
+            RunError::State(error) => return error.into(),
+            RunError::Sandbox(error) => return error.into(),
+            RunError::Scm(error) | RunError::Evidence(AttachError::Scm(error)) => return error.into(),
+            RunError::Task(error) => return error.into(),
+            RunError::StateRefGone { .. } => ErrorTopic::Repository,
+            RunError::NotReady(_) => ErrorTopic::NotReady,
+            RunError::Forge(_) => ErrorTopic::Forge,
+            RunError::Template(_)
+            | RunError::Prompt(_)
+            | RunError::Model(ModelError::ScriptExhausted { .. }) => ErrorTopic::Task,
+            RunError::Model(_) | RunError::NoProfile(_) => ErrorTopic::Model,
+            RunError::Meter(_) => ErrorTopic::Budget,
+            RunError::Evidence(AttachError::Encode(_)) => ErrorTopic::Evidence,
+            RunError::Refused(_) => ErrorTopic::Run,
+        };
+        let hint = match &error {
+            RunError::StateRefGone { .. } => {
+                Some("fetch it from where it was pushed to, or `ralph run` the task again".to_owned())
             }
-            RunError::Forge(error) => Self::from_error(Runtime, &error).with_hint_of(error.hint()),
-            RunError::Model(error) => Self::from_error(Runtime, &error).with_hint_of(Some(error.hint())),
-            error => Self::from_error(Runtime, &error),
-        }
+            RunError::NotReady(lacks) => {
+                let steps: Vec<&str> = lacks.iter().map(|lack| lack.next_step.as_str()).collect();
+                Some(steps.join("; "))
+            }
+            RunError::Forge(error) => error.hint().map(|hint| hint.to_string()),
+            RunError::Model(error) => Some(error.hint().to_owned()),
+            _ => None,
+        };
+        Self::from_error(Runtime, topic, &error).with_hint_of(hint)
     }
 }

@@ -15,7 +15,7 @@ use crate::state::RunDir;
 
 use super::issue::{ClaimedForge, ClaimedIssue};
 use super::ralph::RunTarget;
-use super::{AssemblyContext, AssemblyError};
+use super::{AssemblyContext, AssemblyError, ErrorTopic};
 
 const TOKEN: &str = "GITHUB_PAT";
 const APP: [&str; 3] = [
@@ -35,6 +35,7 @@ pub(super) async fn check(
             return Err(AssemblyError::usage(
                 "`done.wait_for_ci` needs a forge with CI, and `local` has none",
             )
+            .with_topic(ErrorTopic::Configuration)
             .with_hint("set `[forge] type = \"github\"`, or leave `wait_for_ci` out"));
         }
         return Ok(());
@@ -153,6 +154,7 @@ pub(super) async fn github_name(
             None => "there is no remote `origin`".to_owned(),
         };
         AssemblyError::usage(format!("{problem}, so the pull request has no place"))
+            .with_topic(ErrorTopic::Forge)
             .with_hint("set `repository = \"owner/name\"` in `[forge.github]`, or `[forge] type = \"local\"`")
     })
 }
@@ -199,6 +201,7 @@ fn check_encrypted(url: &str) -> Result<(), AssemblyError> {
     }
     Err(
         AssemblyError::usage(format!("the credential would go to {url} unencrypted"))
+            .with_topic(ErrorTopic::Forge)
             .with_hint("use an https:// address in `[forge.github]`"),
     )
 }
@@ -218,9 +221,12 @@ async fn credential(context: &AssemblyContext, config: &Config) -> Result<GitHub
         .collect();
     if missing.len() < APP.len() {
         return Err(
-            AssemblyError::usage(format!("the GitHub App lacks {}", missing.join(" and "))).with_hint(
-                format!("set all of {}, or none of them and `{TOKEN}`", APP.join(", ")),
-            ),
+            AssemblyError::usage(format!("the GitHub App lacks {}", missing.join(" and ")))
+                .with_topic(ErrorTopic::Forge)
+                .with_hint(format!(
+                    "set all of {}, or none of them and `{TOKEN}`",
+                    APP.join(", ")
+                )),
         );
     }
     if let Some(token) = config.credential(TOKEN) {
@@ -228,7 +234,7 @@ async fn credential(context: &AssemblyContext, config: &Config) -> Result<GitHub
     }
     match token_of_gh(context, &config.settings.forge.github.url).await {
         Some(token) => Ok(GitHubCredential::Token(token)),
-        None => Err(AssemblyError::usage("the forge `github` has no credential").with_hint(format!(
+        None => Err(AssemblyError::usage("the forge `github` has no credential").with_topic(ErrorTopic::Forge).with_hint(format!(
             "set `{TOKEN}` to a token with `contents: write` and `pull_requests: write`, or set {}, or log in with \
              `gh auth login`",
             APP.join(", ")

@@ -19,7 +19,7 @@ use crate::state::RunDir;
 use crate::task::{Task, mark_steps_done};
 
 use super::issue_queue::{IssueQueue, IssueWork, PreparedIssue};
-use super::{AssemblyError, AssemblyErrorKind, RalphBuilder};
+use super::{AssemblyError, AssemblyErrorKind, ErrorTopic, RalphBuilder};
 
 /// A renewal that failed is tried again after this part of the lease.
 const RETRY: u32 = 30;
@@ -395,7 +395,7 @@ fn verified_so_far(run: &RunDir) -> Result<String, AssemblyError> {
 }
 
 fn claim_error(error: &GitHubError) -> AssemblyError {
-    AssemblyError::from_error(AssemblyErrorKind::Runtime, error).with_hint_of(error.hint())
+    AssemblyError::from_error(AssemblyErrorKind::Runtime, ErrorTopic::Forge, error).with_hint_of(error.hint())
 }
 
 /// A forge for the run of an issue: what is pushed is pushed by the process that has the claim.

@@ -21,7 +21,7 @@ use super::configuration::{GivenSettings, load_of_run};
 use super::control::RunControl;
 use super::issue::{ClaimedIssue, attention};
 use super::issue_task::{IssueTask, is_run_of, make_task, unfinished_run};
-use super::{AssemblyContext, AssemblyError, AssemblyErrorKind, forge};
+use super::{AssemblyContext, AssemblyError, AssemblyErrorKind, ErrorTopic, forge};
 
 /// The issues of one repository on GitHub, and this process's claims on them.
 pub(crate) struct IssueQueue {
@@ -58,9 +58,9 @@ impl IssueQueue {
     ) -> Result<Arc<Self>, AssemblyError> {
         if config.settings.forge.kind != ForgeType::Github {
             let message = "issues need the forge `github`, and `forge.type` is `local`";
-            return Err(
-                AssemblyError::usage(message).with_hint("add `--push`, or set `[forge] type = \"github\"`")
-            );
+            return Err(AssemblyError::usage(message)
+                .with_topic(ErrorTopic::Forge)
+                .with_hint("add `--push`, or set `[forge] type = \"github\"`"));
         }
         let settings = &config.settings.forge;
         let repository = Repository::open(context.surroundings.builder_host(), dir).await?;
@@ -95,7 +95,8 @@ impl IssueQueue {
     pub(crate) async fn retarget_stacked(&self) -> Result<Vec<StackChange>, AssemblyError> {
         let changes = self.forge.retarget_stacked(&self.claims).await;
         changes.map_err(|error| {
-            AssemblyError::from_error(AssemblyErrorKind::Runtime, &error).with_hint_of(error.hint())
+            AssemblyError::from_error(AssemblyErrorKind::Runtime, ErrorTopic::Forge, &error)
+                .with_hint_of(error.hint())
         })
     }
 
@@ -193,7 +194,8 @@ impl IssueQueue {
         self.claims.release(claim.clone()).await?;
         Err(AssemblyError::usage(format!(
             "issue #{number} was done by run {run}, whose process ended before it could say so: {location}"
-        )))
+        ))
+        .with_topic(ErrorTopic::Forge))
     }
 
     /// Claims the issue of a run that is to go on, whatever its status is: a person asked for it. `None` if the run does not
@@ -276,6 +278,7 @@ impl IssueQueue {
                     "issue #{number} is claimed by {}{run} until {}",
                     record.owner, record.until
                 ))
+                .with_topic(ErrorTopic::Forge)
                 .with_hint("wait for it to end; a claim that is not renewed is taken over after that time"))
             }
         }
@@ -285,7 +288,7 @@ impl IssueQueue {
     async fn check(&self, number: u64, status: IssueStatus) -> Result<Issue, AssemblyError> {
         let issue = self.issues.get(number).await?;
         match self.issues.refusal(&issue, status).await? {
-            Some(reason) => Err(AssemblyError::usage(reason).with_hint(
+            Some(reason) => Err(AssemblyError::usage(reason).with_topic(ErrorTopic::Forge).with_hint(
                 "it needs the labels `spec` and `status:ready`; its author and the people who set them need write permission",
             )),
             None => Ok(issue),
@@ -304,6 +307,7 @@ impl IssueQueue {
         if !waits_for.is_empty() {
             let message = format!("issue #{number} waits for {}", numbers(&waits_for));
             return Err(AssemblyError::usage(message)
+                .with_topic(ErrorTopic::Forge)
                 .with_hint("they are done when they have the label `status:done`"));
         }
         let (task, is_review) = match self.run_in_review(number)? {
@@ -321,7 +325,7 @@ impl IssueQueue {
                 "issue #{number} does not have the label `{}` any more",
                 status.label()
             );
-            return Err(AssemblyError::usage(message));
+            return Err(AssemblyError::usage(message).with_topic(ErrorTopic::Forge));
         }
         Ok(PreparedIssue {
             issue,
@@ -340,7 +344,7 @@ impl IssueQueue {
                 let status = Some(IssueStatus::NeedsAttention);
                 self.issues.set_status(number, status).await?;
                 self.unfit.fetch_add(1, Ordering::Relaxed);
-                return Err(AssemblyError::usage(reason));
+                return Err(AssemblyError::usage(reason).with_topic(ErrorTopic::Forge));
             }
         };
         Ok(match unfinished_run(&self.context, &self.url, number)? {
@@ -389,7 +393,7 @@ impl IssueQueue {
         let facts = run.facts();
         if !is_version(&facts.branch, branch) {
             let message = format!("its branch is `{branch}` now, and the run has `{}`", facts.branch);
-            return Err(AssemblyError::usage(message));
+            return Err(AssemblyError::usage(message).with_topic(ErrorTopic::Forge));
         }
         let untick = |text: &str| render_ticks(text, &BTreeSet::new());
         if untick(&run.next_task()?) == untick(&self.redactor.redact(text)) {

@@ -11,7 +11,7 @@ use crate::task::{LintSeverity, SpecChecks, SpecIssue, Task, TaskError, lint};
 
 use super::builder::mirror;
 use super::configuration::{GivenSettings, inputs};
-use super::{AssemblyContext, AssemblyError, describe_finding, io_error};
+use super::{AssemblyContext, AssemblyError, ErrorTopic, describe_finding, io_error};
 
 /// The configuration file of a project.
 const PROJECT_FILE: &str = "ralph.toml";
@@ -46,10 +46,9 @@ pub(super) async fn make_task(
     let repository = mirror(context, config, url).await?;
     let base = match &spec.base {
         Some(base) => base.to_string(),
-        None => repository
-            .head_branch()
-            .await?
-            .ok_or_else(|| AssemblyError::usage(format!("{url} has no default branch")))?,
+        None => repository.head_branch().await?.ok_or_else(|| {
+            AssemblyError::usage(format!("{url} has no default branch")).with_topic(ErrorTopic::Forge)
+        })?,
     };
     let name = format!("refs/heads/{base}");
     let Some(commit) = repository.read_ref(&name).await? else {

@@ -28,6 +28,7 @@ pub(crate) mod credentials;
 mod diagnosis;
 pub(crate) mod equipment;
 mod error;
+mod error_topic;
 mod event_log;
 mod forge;
 pub(crate) mod image;
@@ -84,6 +85,7 @@ pub use choice::{AgentChoice, Docker, Local, SandboxChoice};
 pub use control::RunControl;
 pub use error::{AssemblyError, AssemblyErrorKind};
 pub(crate) use error::{describe_finding, io_error};
+pub use error_topic::ErrorTopic;
 #[cfg(feature = "serve")]
 pub use image_overview::ImageOverview;
 pub use model_overview::{ModelOverview, PriceOrigin};

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::state::{Intervention, InterventionRequest, RunDir};
 
 use super::agents::agent_of_profile;
-use super::{AssemblyContext, AssemblyError, RunControl, preflight, routes};
+use super::{AssemblyContext, AssemblyError, ErrorTopic, RunControl, preflight, routes};
 
 impl RunControl {
     /// Asks a run to go on with another profile, or with `once` to use it for one iteration. `name` is that of a profile or,
@@ -56,7 +56,9 @@ pub(super) async fn check_usable(
                 "the agent `{}` of the profile `{name}` cannot be used: {}",
                 agent.name, missing.why
             );
-            Err(AssemblyError::usage(message).with_hint(missing.next_step))
+            Err(AssemblyError::usage(message)
+                .with_topic(ErrorTopic::Model)
+                .with_hint(missing.next_step))
         }
     }
 }
@@ -73,7 +75,7 @@ fn meant_profile<'a>(name: &'a str, config: &'a Config) -> Result<&'a str, Assem
     let mut profiles = default.chain(config.profiles.keys());
     let found = profiles.find(|profile| agent_of_profile(config, profile) == agent);
     found.map(String::as_str).ok_or_else(|| {
-        AssemblyError::usage(format!("no model profile of this run has the agent `{name}`")).with_hint(format!(
+        AssemblyError::usage(format!("no model profile of this run has the agent `{name}`")).with_topic(ErrorTopic::Model).with_hint(format!(
             "add a profile to ralph.toml, for example [models.{name}] with `agent = \"{name}\"` and a `litellm_model`; its \
              program has to be in the sandbox. A live run has to be paused, and resumed with it"
         ))
@@ -85,13 +87,17 @@ pub(super) fn check_profile(name: &str, config: &Config, is_scripted: bool) -> R
     if !config.profiles.contains_key(name) {
         let known: Vec<&str> = config.profiles.keys().map(String::as_str).collect();
         let message = format!("there is no model profile `{name}`");
-        return Err(AssemblyError::usage(message).with_hint(format!("the profiles are {}", known.join(", "))));
+        return Err(AssemblyError::usage(message)
+            .with_topic(ErrorTopic::Model)
+            .with_hint(format!("the profiles are {}", known.join(", "))));
     }
     match routes::uncallable(config, name).filter(|_| !is_scripted) {
         None => Ok(()),
         Some(missing) => {
             let message = format!("the profile `{name}` cannot be used: {}", missing.why);
-            Err(AssemblyError::usage(message).with_hint(missing.next_step))
+            Err(AssemblyError::usage(message)
+                .with_topic(ErrorTopic::Model)
+                .with_hint(missing.next_step))
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::scm::main_worktree;
 
 use super::configuration::project_dir;
 use super::error::io_error;
-use super::{AssemblyContext, AssemblyError, Surroundings};
+use super::{AssemblyContext, AssemblyError, ErrorTopic, Surroundings};
 
 /// What sandboxes start from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ fn daytona_options(context: &AssemblyContext, config: &Config) -> Result<Daytona
         if config.settings.sandbox.image.is_some() {
             return Err(AssemblyError::usage(
                 "`sandbox.image` and `sandbox.daytona.dockerfile` are both set; a sandbox starts from one of them",
-            ));
+            ).with_topic(ErrorTopic::Configuration));
         }
         let path = project_dir(surroundings.dir()).join(name);
         std::fs::read_to_string(&path).map_err(io_error("read", &path))
@@ -234,7 +234,7 @@ fn may_ignore_policy(config: &Config) -> bool {
 }
 
 fn unenforceable(error: SandboxError) -> AssemblyError {
-    AssemblyError::from(error).with_hint(
+    AssemblyError::from(error).with_topic(ErrorTopic::Network).with_hint(
         "choose another provider, or set sandbox.network.policy = \"allow-all\" or on_unenforceable = \"warn\"",
     )
 }

@@ -7,7 +7,7 @@ use crate::sandbox::{Purpose, SandboxSpec};
 
 use super::image::{PreparedImage, build_steps, report_skipped_flake};
 use super::provider::{self, ImageSource};
-use super::{AssemblyContext, AssemblyError};
+use super::{AssemblyContext, AssemblyError, ErrorTopic};
 
 /// What to do without an engine that builds and pushes the image.
 const NO_ENGINE: &str = "start a container engine, which builds the image for `sandbox.registry`; or unset \
@@ -97,9 +97,11 @@ impl PlannedProviderImage {
                     "`{}` cannot be made again: ralph has no record of making it",
                     image.name
                 );
-                return Err(AssemblyError::usage(message).with_hint(
-                    "remove it with the tool of the provider (`tart delete NAME`), then try again",
-                ));
+                return Err(AssemblyError::usage(message)
+                    .with_topic(ErrorTopic::Image)
+                    .with_hint(
+                        "remove it with the tool of the provider (`tart delete NAME`), then try again",
+                    ));
             }
             if image.is_planned && image.is_present {
                 images.remove(&image.name).await?;

@@ -12,7 +12,7 @@ use crate::secret::{Redactor, Secret};
 use crate::state::RunDir;
 
 use super::event_log::EventLog;
-use super::{AssemblyContext, AssemblyError};
+use super::{AssemblyContext, AssemblyError, ErrorTopic};
 
 /// Everything that gets the events of one run.
 pub(super) struct RunReporting {
@@ -181,19 +181,23 @@ fn url(config: &Config, settings: &NotifySettings) -> Result<Secret, AssemblyErr
         } else {
             let message = format!("`notify`: the variable `{name}` holds no address of HTTP");
             Err(AssemblyError::usage(message)
+                .with_topic(ErrorTopic::Configuration)
                 .with_hint("it starts with `https://` and has no user name or password"))
         };
     }
     let url = settings.url.clone();
-    url.map(Secret::new)
-        .ok_or_else(|| AssemblyError::usage("`notify`: there is no `url`"))
+    url.map(Secret::new).ok_or_else(|| {
+        AssemblyError::usage("`notify`: there is no `url`").with_topic(ErrorTopic::Configuration)
+    })
 }
 
 fn webhook_key(settings: &NotifySettings, secret: &Secret) -> Result<WebhookKey, AssemblyError> {
     WebhookKey::parse(secret).map_err(|error| {
         let name = settings.secret_env.as_deref().unwrap_or_default();
         let hint = "make one with: echo \"whsec_$(head -c 32 /dev/urandom | base64)\"";
-        AssemblyError::usage(format!("`notify`: the variable `{name}`: {error}")).with_hint(hint)
+        AssemblyError::usage(format!("`notify`: the variable `{name}`: {error}"))
+            .with_topic(ErrorTopic::Configuration)
+            .with_hint(hint)
     })
 }
 
@@ -201,6 +205,7 @@ fn variable(config: &Config, name: &str) -> Result<Secret, AssemblyError> {
     config.credential(name).ok_or_else(|| {
         let message = format!("`notify` names the variable `{name}`, which is not set");
         AssemblyError::usage(message)
+            .with_topic(ErrorTopic::Configuration)
             .with_hint("set it in the environment, or remove that entry of `notify` from your user file")
     })
 }

@@ -12,7 +12,7 @@ use crate::state::{
 use crate::text::{counted, first_bytes, without_hidden};
 
 use super::configuration::{self, project_dir};
-use super::{AssemblyError, RunControl, forge};
+use super::{AssemblyError, ErrorTopic, RunControl, forge};
 
 /// The longest comment in bytes. Longer ones are cut.
 const MAX_COMMENT: usize = 8 * 1024;
@@ -43,6 +43,7 @@ impl RunControl {
             (Err(_), true) => {
                 let (repository, number) = split_url(name).ok_or_else(|| {
                     AssemblyError::usage(format!("`{name}` is not the URL of a pull request"))
+                        .with_topic(ErrorTopic::Forge)
                         .with_hint("it looks like https://github.com/owner/name/pull/12")
                 })?;
                 self.run_of_pull(number, Some(repository)).await
@@ -62,18 +63,22 @@ impl RunControl {
         if given.is_some_and(|given| given.as_ref() != Some(&name)) {
             let message = format!("the pull request is not one of {name}, the repository of this directory");
             return Err(AssemblyError::usage(message)
+                .with_topic(ErrorTopic::Forge)
                 .with_hint("change to a checkout of its repository, or name the run"));
         }
         let client = forge::create_client(&self.context, &config).await?;
         let reviews = Reviews::new(client, name.clone());
         let pull = reviews.pull(number).await?.ok_or_else(|| {
             AssemblyError::usage(format!("{name} has no pull request #{number}"))
+                .with_topic(ErrorTopic::Forge)
                 .with_hint("`ralph status RUN` shows the pull request of a run")
         })?;
         let run = self.find_by_branch(&pull, &name).await?;
         run.ok_or_else(|| {
             let message = format!("no run on this host has the pull request {}", pull.location);
-            AssemblyError::usage(message).with_hint("`ralph status` lists the runs; name one of them")
+            AssemblyError::usage(message)
+                .with_topic(ErrorTopic::Forge)
+                .with_hint("`ralph status` lists the runs; name one of them")
         })
     }
 
@@ -116,11 +121,14 @@ impl RunControl {
         let reviews = Reviews::new(client, name);
         let pull = reviews.pull_of_run(branch, id).await?.ok_or_else(|| {
             AssemblyError::usage(format!("run `{id}` has no pull request yet"))
+                .with_topic(ErrorTopic::Forge)
                 .with_hint("it is opened when the run is done, or as `pr.when` of the task says")
         })?;
         if let Some(how) = pull.ended {
             let message = format!("the pull request {} was {how}", pull.location);
-            return Err(AssemblyError::usage(message).with_hint("`ralph run` starts another run"));
+            return Err(AssemblyError::usage(message)
+                .with_topic(ErrorTopic::Forge)
+                .with_hint("`ralph run` starts another run"));
         }
         // No other process may take the same comments.
         let _lock = run.lock(&self.context.surroundings.owner())?;
@@ -162,7 +170,9 @@ async fn reviewed_repository(
 ) -> Result<RepositoryName, AssemblyError> {
     if config.settings.forge.kind != ForgeType::Github {
         let message = "reviews need the forge `github`, and `forge.type` is `local`";
-        return Err(AssemblyError::usage(message).with_hint("set `[forge] type = \"github\"`"));
+        return Err(AssemblyError::usage(message)
+            .with_topic(ErrorTopic::Forge)
+            .with_hint("set `[forge] type = \"github\"`"));
     }
     forge::github_name(config, repository).await
 }
@@ -185,6 +195,7 @@ fn too_many_rounds(run: &RunDir, new: usize, is_open: bool) -> AssemblyError {
     AssemblyError::usage(format!(
         "run `{id}` had its {rounds} of review; {new} of reviewers would be another"
     ))
+    .with_topic(ErrorTopic::Forge)
     .with_hint(hint)
 }
 

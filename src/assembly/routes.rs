@@ -10,8 +10,8 @@ use crate::model::{
 };
 use crate::secret::Secret;
 
-use super::AssemblyError;
 use super::agents::{agent_of_profile, settings_of};
+use super::{AssemblyError, ErrorTopic};
 
 /// Where the calls of a profile go.
 pub(crate) enum ProfileRoute {
@@ -148,8 +148,9 @@ impl ProfileRoute {
         };
         match (error, key) {
             (EndpointError::Key(_), Some(variable)) => AssemblyError::usage(format!("{variable}: {error}"))
+                .with_topic(ErrorTopic::Model)
                 .with_hint("a key has no line breaks and no characters beyond ASCII: set it again"),
-            _ => AssemblyError::usage(format!("{address}: {error}")),
+            _ => AssemblyError::usage(format!("{address}: {error}")).with_topic(ErrorTopic::Model),
         }
     }
 

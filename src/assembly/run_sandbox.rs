@@ -7,7 +7,7 @@ use crate::sandbox::{Isolation, Provider, SandboxListing};
 use crate::state::RunDir;
 
 use super::provider::create_provider;
-use super::{AssemblyError, RunControl};
+use super::{AssemblyError, ErrorTopic, RunControl};
 
 /// Where a run works.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -88,7 +88,7 @@ impl RunControl {
             let name = provider.name();
             let message =
                 format!("ports of sandboxes of the provider `{name}` cannot be opened in a browser");
-            return Err(AssemblyError::usage(message));
+            return Err(AssemblyError::usage(message).with_topic(ErrorTopic::Sandbox));
         }
         for listed in sandboxes_of(provider.as_ref(), run).await? {
             if let Some(sandbox) = provider.attach(&listed.id).await?
@@ -100,6 +100,7 @@ impl RunControl {
         Err(AssemblyError::not_found(format!(
             "run `{id}` has no sandbox whose port {port} can be opened"
         ))
+        .with_topic(ErrorTopic::Sandbox)
         .with_hint("a run has a sandbox while it works"))
     }
 }

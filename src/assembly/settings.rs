@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{AssemblyError, agents, routes};
+use super::{AssemblyError, ErrorTopic, agents, routes};
 use crate::config::{self, Config, LadderRung};
 use crate::runner::{Budget, CiRules, DoctorRules, DoneRules, OverlapRule, Profiles, RunSettings};
 use crate::scm::{CommitIdentity, DEFAULT_BUNDLE_LIMIT};
@@ -16,7 +16,7 @@ const MODEL_WAIT: Duration = Duration::from_secs(30);
 pub(crate) fn settings(config: &Config, script: Option<&str>) -> Result<RunSettings, AssemblyError> {
     let from = &config.settings;
     let identity = CommitIdentity::new(&from.git.user_name, &from.git.user_email)
-        .map_err(|error| AssemblyError::usage(error.to_string()))?;
+        .map_err(|error| AssemblyError::usage(error.to_string()).with_topic(ErrorTopic::Configuration))?;
     let uncallable = config
         .profiles
         .keys()

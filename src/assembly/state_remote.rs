@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::scm::StateRemote;
 
-use super::{AssemblyContext, AssemblyError};
+use super::{AssemblyContext, AssemblyError, ErrorTopic};
 
 /// The state remote of a project. A public one is refused.
 pub(crate) async fn state_remote(
@@ -22,7 +22,9 @@ pub(crate) async fn state_remote(
             "`git.state_remote` is a public repository: {address} can be read without a credential, and checkpoints contain \
              prompts and transcripts"
         );
-        return Err(AssemblyError::usage(message).with_hint("name a private repository, or a path"));
+        return Err(AssemblyError::usage(message)
+            .with_topic(ErrorTopic::Configuration)
+            .with_hint("name a private repository, or a path"));
     }
     Ok(Some(remote))
 }

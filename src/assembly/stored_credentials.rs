@@ -9,7 +9,7 @@ use crate::model::CredentialRecord;
 
 use super::configuration::{self, GivenSettings, project_dir};
 use super::credentials::{connect_upstream, open_vault};
-use super::{AssemblyContext, AssemblyError, AssemblyErrorKind};
+use super::{AssemblyContext, AssemblyError, AssemblyErrorKind, ErrorTopic};
 
 /// A kind of credential, and whether this host has one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -51,8 +51,11 @@ pub(crate) async fn store_credential(
     value: &str,
 ) -> Result<(), AssemblyError> {
     let kind = find_kind(name)?;
-    let credential = credential::parse(kind, value, context.surroundings.now())
-        .map_err(|error| AssemblyError::usage(error.to_string()).with_hint("nothing was stored"))?;
+    let credential = credential::parse(kind, value, context.surroundings.now()).map_err(|error| {
+        AssemblyError::usage(error.to_string())
+            .with_topic(ErrorTopic::Credentials)
+            .with_hint("nothing was stored")
+    })?;
     let vault = open_vault(context)?;
     Ok(vault.store(kind, &credential, vault.default_location()).await?)
 }
@@ -78,11 +81,14 @@ pub(crate) async fn check_credential(context: &AssemblyContext, name: &str) -> R
                 }
                 _ => AssemblyErrorKind::Usage,
             };
-            AssemblyError::from_error(kind, &error).with_hint("get a new one from the service and store that")
+            AssemblyError::from_error(kind, ErrorTopic::Credentials, &error)
+                .with_hint("get a new one from the service and store that")
         })
 }
 
 fn find_kind(name: &str) -> Result<CredentialKind, AssemblyError> {
     let found = CredentialRecord::all().find(|kind| kind.name == name);
-    found.ok_or_else(|| AssemblyError::not_found("there is no such kind of credential"))
+    found.ok_or_else(|| {
+        AssemblyError::not_found("there is no such kind of credential").with_topic(ErrorTopic::Credentials)
+    })
 }

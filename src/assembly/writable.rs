@@ -10,7 +10,7 @@ use crate::task::Task;
 
 use super::configuration::TaskFile;
 use super::provider::{ImageSource, image_source};
-use super::{AssemblyContext, AssemblyError};
+use super::{AssemblyContext, AssemblyError, ErrorTopic};
 
 const SET_HOME: &str = "make it writable, or set RALPH_HOME to a directory that you own";
 const SET_CACHE: &str = "make it writable, or set XDG_CACHE_HOME or RALPH_HOME to a directory that you own";
@@ -50,5 +50,9 @@ fn try_file(dir: &Path) -> io::Result<()> {
 
 fn not_writable(what: &str, dir: &Path, next_step: &str) -> impl FnOnce(io::Error) -> AssemblyError {
     let message = format!("the {what} `{}` cannot be written", dir.display());
-    move |error| AssemblyError::usage(format!("{message}: {error}")).with_hint(next_step)
+    move |error| {
+        AssemblyError::usage(format!("{message}: {error}"))
+            .with_topic(ErrorTopic::Configuration)
+            .with_hint(next_step)
+    }
 }

@@ -11,7 +11,7 @@ use crate::store::{ApiScope, ApiSecret, ApiSecretKind, Store};
 
 use super::submit::open_store;
 use super::ui::align_columns;
-use super::{CliError, CliExit, CliResult, Context};
+use super::{CliError, CliExit, CliResult, Context, ErrorTopic};
 
 /// Create, list and revoke the tokens of the API
 #[derive(Debug, Subcommand)]
@@ -87,11 +87,11 @@ async fn create(context: &Context, store: &Store, args: &CreateApiTokenArgs) -> 
         .await?
     {
         let name = &args.name;
-        return Err(
-            CliError::usage(format!("there is a token `{name}` already")).with_hint(format!(
+        return Err(CliError::usage(format!("there is a token `{name}` already"))
+            .with_topic(ErrorTopic::Service)
+            .with_hint(format!(
                 "choose another name, or `ralph api-token revoke {name}` first"
-            )),
-        );
+            )));
     }
     context.ui.data(secret.expose())?;
     context.ui.say(format_args!(
@@ -144,6 +144,7 @@ fn row(token: &ApiSecret, now: Timestamp) -> ApiTokenRow {
 async fn revoke(context: &Context, store: &Store, name: &str) -> CliResult {
     if !store.revoke_api_token(name).await? {
         return Err(CliError::usage(format!("there is no token `{name}`"))
+            .with_topic(ErrorTopic::Service)
             .with_hint("`ralph api-token list` lists the tokens"));
     }
     context.ui.say(format_args!("Revoked {name}."));

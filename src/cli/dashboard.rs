@@ -9,7 +9,7 @@ use crate::sandbox::daytona::DaytonaHostPlan;
 
 use super::overrides::quiet_configuration;
 use super::serve::{ServeArgs, ServiceFront, serve};
-use super::{CliError, CliExit, CliResult, Context};
+use super::{CliError, CliExit, CliResult, Context, ErrorTopic};
 
 /// Serve the dashboard: watch runs in a browser and steer them
 ///
@@ -118,8 +118,11 @@ fn own_program() -> Result<PathBuf, CliError> {
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
         return Err(
             CliError::usage("this program does not run at Daytona, which has Linux on x86-64")
+                .with_topic(ErrorTopic::Service)
                 .with_hint("name one for Linux with --program, such as that of a release"),
         );
     }
-    std::env::current_exe().map_err(|error| CliError::runtime(format!("cannot find this program: {error}")))
+    std::env::current_exe().map_err(|error| {
+        CliError::runtime(format!("cannot find this program: {error}")).with_topic(ErrorTopic::Service)
+    })
 }

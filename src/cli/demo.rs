@@ -8,7 +8,7 @@ use crate::state::{RunDir, write_atomically};
 
 use super::run::{EventOutputArgs, drive, start};
 use super::terminal::EventFormat;
-use super::{CliError, CliResult, Context, io_error};
+use super::{CliError, CliResult, Context, ErrorTopic, io_error};
 
 /// Show a whole run on a small repository with a scripted model; needs no account
 #[derive(Debug, clap::Args)]
@@ -131,6 +131,7 @@ async fn git(context: &Context, dir: &Path, args: &[&str]) -> Result<String, Cli
     let command = Command::new("git").args(args.iter().copied()).cwd(dir);
     let failed = |reason: String| {
         CliError::runtime(format!("`{command}` failed: {reason}"))
+            .with_topic(ErrorTopic::Repository)
             .with_hint("the demo needs git: `git --version`")
     };
     let exit = context.surroundings().host().run(&command, &mut Discard).await;

@@ -10,7 +10,7 @@ use crate::engine::{Engine, EngineError, EngineInfo, EngineKind};
 use crate::exec::{Command, Discard};
 use crate::text::error_chain;
 
-use super::{CliError, CliExit, CliResult, Context};
+use super::{CliError, CliExit, CliResult, Context, ErrorTopic};
 
 /// How long a program or an engine may take to report its version.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,7 +55,9 @@ pub(super) async fn environment(context: &Context, json: bool) -> CliResult {
     if has_git {
         Ok(CliExit::Success)
     } else {
-        Err(CliError::runtime("git is not installed").with_hint("install git 2.39 or newer"))
+        Err(CliError::runtime("git is not installed")
+            .with_topic(ErrorTopic::Repository)
+            .with_hint("install git 2.39 or newer"))
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// An error of a command. Its kind decides the exit code.
 pub(super) use crate::assembly::AssemblyError as CliError;
-pub(super) use crate::assembly::io_error;
+pub(super) use crate::assembly::{ErrorTopic, io_error};
 
 /// The result of a command: its exit code, or why it failed.
 pub(super) type CliResult = Result<CliExit, CliError>;
@@ -25,6 +25,8 @@ pub(super) enum CliExit {
 
 /// A directory that is removed when it is dropped.
 pub(super) fn temp_dir() -> Result<tempfile::TempDir, CliError> {
-    tempfile::tempdir()
-        .map_err(|error| CliError::runtime(format!("cannot create a temporary directory: {error}")))
+    tempfile::tempdir().map_err(|error| {
+        CliError::runtime(format!("cannot create a temporary directory: {error}"))
+            .with_topic(ErrorTopic::Configuration)
+    })
 }

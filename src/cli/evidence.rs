@@ -14,7 +14,7 @@ use crate::id::ObjectId;
 use crate::scm::{EVIDENCE_KEYS_DIR, Repository};
 use crate::text::{counted, error_chain, one_line};
 
-use super::{CliError, CliExit, CliResult, Context};
+use super::{CliError, CliExit, CliResult, Context, ErrorTopic};
 
 /// Show and verify the signed evidence for a commit
 #[derive(Debug, Subcommand)]
@@ -130,6 +130,7 @@ async fn find(context: &Context, revision: &str) -> Result<(Repository, ObjectId
         CliError::runtime(format!(
             "commit {commit} has no evidence: `{NOTES_REF}` has no note for it"
         ))
+        .with_topic(ErrorTopic::Evidence)
         .with_hint(format!(
             "get the notes with `git fetch origin {NOTES_REF}:{NOTES_REF}`"
         ))
@@ -140,7 +141,7 @@ async fn find(context: &Context, revision: &str) -> Result<(Repository, ObjectId
 fn given_key(context: &Context, file: &Path) -> Result<TrustedKey, CliError> {
     let source = file.display().to_string();
     let text = fs::read_to_string(context.surroundings().dir().join(file)).map_err(|error| {
-        CliError::usage(format!("cannot read the key `{source}`: {error}")).with_hint(
+        CliError::usage(format!("cannot read the key `{source}`: {error}")).with_topic(ErrorTopic::Evidence).with_hint(
             "name a file with the public key of the host that signed; `ralph evidence key` prints it there",
         )
     })?;
@@ -160,6 +161,7 @@ async fn base_branch(repository: &Repository, named: Option<String>) -> Result<S
     }
     repository.usual_base().await?.ok_or_else(|| {
         CliError::usage("this repository has no default branch of `origin`, no `main` and no `master`")
+            .with_topic(ErrorTopic::Evidence)
             .with_hint("name the base branch with `--base BRANCH`, or a key with `--key FILE`")
     })
 }
@@ -213,7 +215,9 @@ fn refused(commit: &ObjectId, error: &EvidenceRefusal, listed: Option<(&str, &Ba
         }
         _ => "verify it with the version of ralph that signed it, or a newer one".to_owned(),
     };
-    CliError::runtime(message).with_hint(hint)
+    CliError::runtime(message)
+        .with_topic(ErrorTopic::Evidence)
+        .with_hint(hint)
 }
 
 fn output(verified: &VerifiedStatement) -> VerifiedOutput<'_> {

@@ -55,7 +55,7 @@ use crate::config::ConfigOverride;
 use crate::state::Intervention;
 use crate::text::cut_middle;
 
-use error::{CliError, CliExit, CliResult, io_error, temp_dir};
+use error::{CliError, CliExit, CliResult, ErrorTopic, io_error, temp_dir};
 use overrides::{configuration, flags};
 use select::select_run;
 use ui::Ui;

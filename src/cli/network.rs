@@ -14,7 +14,7 @@ use crate::sandbox::docker::SealPlan;
 use crate::state::{Intervention, RunDir};
 
 use super::control::said;
-use super::{CliError, CliExit, CliResult, Context, configuration, select_run};
+use super::{CliError, CliExit, CliResult, Context, ErrorTopic, configuration, select_run};
 
 /// Show what a sandbox may reach, and what it tried to reach
 #[derive(Debug, Subcommand)]
@@ -180,7 +180,7 @@ fn allow(context: &Context, args: AllowNetworkArgs) -> CliResult {
     control.check(&run, &request)?;
     let (id, what) = (&run.facts().id, request.summary());
     if !args.yes && !confirm(context, &format!("Run {id}: {what}?"))? {
-        return Err(CliError::runtime("nothing was allowed"));
+        return Err(CliError::runtime("nothing was allowed").with_topic(ErrorTopic::Network));
     }
     let request = control.intervene(&run, request)?;
     said(context, &run, &request);
@@ -215,9 +215,9 @@ fn confirm(context: &Context, question: &str) -> Result<bool, CliError> {
     }
     context.ui.say(format_args!("{question} [y/N]"));
     let mut answer = String::new();
-    std::io::stdin()
-        .read_line(&mut answer)
-        .map_err(|error| CliError::runtime(format!("cannot read the answer: {error}")))?;
+    std::io::stdin().read_line(&mut answer).map_err(|error| {
+        CliError::runtime(format!("cannot read the answer: {error}")).with_topic(ErrorTopic::Network)
+    })?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
@@ -228,6 +228,7 @@ fn suggest(context: &Context, run: Option<&str>, json: bool) -> CliResult {
         let id = &run.facts().id;
         return Err(
             CliError::runtime(format!("no connections of run `{id}` are recorded"))
+                .with_topic(ErrorTopic::Network)
                 .with_hint("only sandboxes behind the gateway are recorded, not those of `local`"),
         );
     }

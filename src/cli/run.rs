@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::overrides::quiet_configuration;
-use super::{CliError, CliExit, CliResult, Context, agent_help, flags, image, issue};
+use super::{CliError, CliExit, CliResult, Context, ErrorTopic, agent_help, flags, image, issue};
 use crate::assembly::issue_queue::IssueQueue;
 use crate::assembly::{ActiveRun, RalphBuilder};
 use crate::config::ConfigOverride;
@@ -122,7 +122,9 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> CliResult {
 pub(super) fn read_script(context: &Context, script: &Path) -> Result<String, CliError> {
     let path = context.surroundings().dir().join(script);
     let text = std::fs::read_to_string(&path);
-    text.map_err(|error| CliError::usage(format!("cannot read `{}`: {error}", path.display())))
+    text.map_err(|error| {
+        CliError::usage(format!("cannot read `{}`: {error}", path.display())).with_topic(ErrorTopic::Task)
+    })
 }
 
 /// Prepares and starts a run. A signal ends the preparation; those after it are for [`drive`].

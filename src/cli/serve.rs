@@ -20,7 +20,7 @@ use super::overrides::{flags, quiet_configuration};
 use super::signals::Signals;
 use super::submit::{open_store, parse_label};
 use super::ui::columns;
-use super::{CliError, CliExit, CliResult, Context, worker};
+use super::{CliError, CliExit, CliResult, Context, ErrorTopic, worker};
 
 /// Serve the API, and work on queued runs and on issues, in one process
 ///
@@ -70,6 +70,7 @@ pub(super) async fn serve(context: &Context, args: ServeArgs, front: ServiceFron
     let store = open_store(context).await?;
     let listener = ApiListener::bind(&args.listen).await.map_err(|error| {
         CliError::runtime(format!("cannot listen on {}: {error}", args.listen))
+            .with_topic(ErrorTopic::Service)
             .with_hint("choose another address with --listen")
     })?;
     let settings = access(context, &config, &store, &listener, front).await?;
@@ -88,7 +89,7 @@ pub(super) async fn serve(context: &Context, args: ServeArgs, front: ServiceFron
     }
     tokio::select! {
         served = listener.serve(router) => {
-            served.map_err(|error| CliError::runtime(format!("the API stopped: {error}")))?;
+            served.map_err(|error| CliError::runtime(format!("the API stopped: {error}")).with_topic(ErrorTopic::Service))?;
         }
         () = parts.work(orders) => {}
         error = forward(context, signals, &order) => return Err(error),
@@ -119,7 +120,9 @@ async fn access(
     if settings.is_exposed() {
         if tokens.is_empty() && front == ServiceFront::Api {
             let message = format!("{listener} can be reached by other hosts, and no API token exists");
-            return Err(CliError::usage(message).with_hint(creates));
+            return Err(CliError::usage(message)
+                .with_topic(ErrorTopic::Service)
+                .with_hint(creates));
         }
         context.ui.say(format_args!(
             "warning: other hosts can reach {listener}, without encryption: put a proxy with TLS in front of it"
@@ -158,6 +161,7 @@ impl ServiceParts {
         if settings.poll && settings.workers == 0 {
             return Err(
                 CliError::usage("issues are worked on by this process, and `service.workers` is 0")
+                    .with_topic(ErrorTopic::Service)
                     .with_hint("leave out `--poll`, or set `--workers` to 1 or more"),
             );
         }

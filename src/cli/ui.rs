@@ -114,12 +114,13 @@ impl Ui {
         if json { self.json(value) } else { self.data(text) }
     }
 
-    /// Shows an error and its hint.
+    /// Shows an error, its hint, and where the documentation explains it.
     pub(super) fn error(self, error: &CliError) -> CliExit {
         self.say_styled(Some("1;31"), "ralph:", format_args!(" {error}"));
         if let Some(hint) = error.hint() {
             self.say(format_args!("hint: {hint}"));
         }
+        self.say(format_args!("see: {}", error.topic().url()));
         match error.kind() {
             AssemblyErrorKind::Usage | AssemblyErrorKind::NotFound => CliExit::Usage,
             AssemblyErrorKind::Runtime | AssemblyErrorKind::Conflict => CliExit::Failure,

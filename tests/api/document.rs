@@ -36,3 +36,20 @@ fn every_operation_has_a_name_of_its_own_and_a_problem() {
     }
     assert!(ids.len() > 25, "{ids:?}");
 }
+
+#[test]
+fn a_problem_links_to_its_section_of_the_documentation() {
+    let service = Service::start(done());
+    let link_of = |path: &str| {
+        let problem = service.ask("GET", path, None).expect_problem(404, "");
+        problem["type"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        link_of("/api/runs/rzzzzzzz"),
+        ralph::assembly::ErrorTopic::Run.url()
+    );
+    assert_eq!(
+        link_of("/api/nowhere"),
+        ralph::assembly::ErrorTopic::Service.url()
+    );
+}

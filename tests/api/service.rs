@@ -233,6 +233,8 @@ impl Answer {
         let problem = self.expect(status);
         assert!(self.headers.contains("application/problem+json"), "{self:?}");
         assert_eq!(problem["status"], status, "{self:?}");
+        let link = problem["type"].as_str().unwrap_or_default();
+        assert!(link.contains("/docs/troubleshooting.md#"), "{self:?}");
         assert!(self.body.contains(said), "{said:?} is not in {self:?}");
         problem
     }

@@ -206,8 +206,8 @@ async fn a_build_that_fails_shows_its_log_once_and_leaves_no_image() {
     let after = ended.stderr.split(&said).nth(1).unwrap();
     assert_eq!(
         after.lines().count(),
-        2,
-        "more than the log's name and a hint: {ended:?}"
+        3,
+        "more than the log's name, a hint and a link: {ended:?}"
     );
     let shown = ended.stderr.split("(log: ").nth(1).unwrap();
     let log = fs::read_to_string(shown.split(")\n").next().unwrap()).unwrap();

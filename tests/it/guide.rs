@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ralph::agent::actions::ActionsAnswer;
-use ralph::config::{ConfigInputs, load};
+use ralph::config::{Config, ConfigError, ConfigInputs, load};
 use ralph::model::Script;
 use ralph::task::lint;
 use rstest::rstest;
@@ -52,20 +52,47 @@ fn every_action_and_its_fields_are_in_the_guide() {
 }
 
 #[rstest]
-#[case::without_litellm(&blocks("docs/guide/getting-started.md", "toml")[0])]
-#[case::agents(&blocks("docs/guide/agents.md", "toml")[0])]
-#[case::a_custom_agent(&blocks("docs/guide/agents.md", "toml")[1])]
 #[case::starter(ralph::task::starter::CONFIG)]
 #[case::local_starter(ralph::task::starter::LOCAL_CONFIG)]
-fn a_configuration_that_is_shown_can_be_loaded(#[case] text: &str) {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("ralph.toml"), text).unwrap();
-    let inputs = ConfigInputs {
-        project_dir: dir.path().to_owned(),
-        ..ConfigInputs::default()
-    };
-    let config = load(&inputs).unwrap_or_else(|error| panic!("{error}"));
+fn a_configuration_that_is_written_can_be_loaded(#[case] text: &str) {
+    let config = load_shown(text).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(config.settings.default_profile, "default-cheap");
+}
+
+#[test]
+fn every_configuration_that_a_guide_shows_can_be_loaded() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide");
+    let names = std::fs::read_dir(guide).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut loaded = 0;
+    // The block of `sdk.md` is for a `Cargo.toml`.
+    for name in names.filter(|name| name.ends_with(".md") && name != "sdk.md") {
+        for block in blocks(&format!("docs/guide/{name}"), "toml") {
+            load_shown(&block).unwrap_or_else(|error| panic!("{name}: {error}\n{block}"));
+            loaded += 1;
+        }
+    }
+    assert!(loaded > 20, "{loaded}");
+}
+
+/// Loads this text as `ralph.toml`, or as the user's file if it begins with a table that a project cannot set.
+fn load_shown(text: &str) -> Result<Config, ConfigError> {
+    let is_for_user = ["[[notify]]", "[api]", "[dashboard]"]
+        .iter()
+        .any(|table| text.starts_with(table));
+    let dir = tempfile::tempdir().unwrap();
+    let user_file = dir.path().join("user.toml");
+    let file = if is_for_user {
+        user_file.clone()
+    } else {
+        dir.path().join("ralph.toml")
+    };
+    std::fs::write(file, text).unwrap();
+    load(&ConfigInputs {
+        project_dir: dir.path().to_owned(),
+        user_file: Some(user_file),
+        ..ConfigInputs::default()
+    })
 }
 
 #[test]

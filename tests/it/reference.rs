@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use ralph::assembly::ErrorTopic;
 use ralph::config::env_vars::{EnvVar, EnvVarRole, env_vars};
 use ralph::config::{DEFAULTS, KeyPath, schema};
 use ralph::task::{
     AgentFact, BlockedHostFact, CheckboxCostFact, CheckboxFact, EvidenceFact, FileFact, FlagFact, ImageFact,
     IterationFact, NetworkFact, PullRequestFacts, PullRequestOptions, RiskFacts, render_pull_request,
 };
+
+use rstest::rstest;
 
 use crate::support::ralph::Place;
 
@@ -23,6 +26,27 @@ fn the_configuration_reference_is_up_to_date() {
 #[test]
 fn the_command_line_reference_is_up_to_date() {
     check("docs/reference/cli.md", &ralph::cli::cli_reference());
+}
+
+#[test]
+fn every_kind_of_error_has_a_section_in_the_troubleshooting_page() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/troubleshooting.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let topics: Vec<&str> = ErrorTopic::ALL.iter().map(|topic| topic.anchor()).collect();
+    assert_eq!(sections, topics);
+}
+
+#[rstest]
+#[case::usage(&["status", "unheard-of"], "usage")]
+#[case::configuration(&["--config", "nope.toml", "config", "show"], "configuration")]
+#[case::task(&["run", "nope.md"], "task")]
+#[case::evidence(&["evidence", "verify", "HEAD"], "evidence")]
+fn an_error_links_to_its_section(#[case] args: &[&str], #[case] anchor: &str) {
+    let ended = Place::new().run(args);
+    let (repository, version) = (env!("CARGO_PKG_REPOSITORY"), env!("CARGO_PKG_VERSION"));
+    let link = format!("see: {repository}/blob/v{version}/docs/troubleshooting.md#{anchor}");
+    assert_eq!(ended.stderr.lines().last(), Some(link.as_str()), "{ended:?}");
 }
 
 #[test]

@@ -93,6 +93,77 @@ fn the_pages_on_how_to_add_something_name_files_that_exist() {
     );
 }
 
+/// Messages of the troubleshooting page that the code joins from parts.
+const JOINED_MESSAGES: [&str; 10] = [
+    "... is a shallow clone: a run needs a repository with its complete history",
+    "... is a partial clone: ...",
+    "its holder cannot listen at ...",
+    "disk space: ... MB are free ..., at least ... MB are needed",
+    "file names: ... and ... are one file here: the file system ignores case",
+    "credential...: no credential found",
+    "agent ...: it does not run in the sandbox: ...",
+    "there is no remote ..., so the pull request has no place",
+    "the evidence for commit ... is not verified: none of the trusted keys signed it; ...",
+    "RALPH_API_TOKEN is not set, and ... needs a token",
+];
+
+#[test]
+fn every_message_of_the_troubleshooting_page_is_in_the_code() {
+    let page = repository::text("docs/troubleshooting.md");
+    let code: String = repository::sources()
+        .iter()
+        .map(|file| plain_code(&file.text))
+        .collect();
+    let literals: Vec<&str> = code.lines().filter(|line| line.contains('"')).collect();
+    let is_in_code = |message: &&str| literals.iter().any(|line| holds_message(line, message));
+    let is_joined = |message: &&str| JOINED_MESSAGES.contains(message);
+    let messages = messages(&page);
+    assert!(messages.len() > 150, "{messages:?}");
+    let missing = messages
+        .iter()
+        .filter(|message| !is_joined(message) && !is_in_code(message));
+    none(
+        "messages that are not in the code",
+        missing.map(|message| (*message).to_owned()),
+    );
+    let needless = JOINED_MESSAGES
+        .iter()
+        .filter(|message| !messages.contains(message) || is_in_code(message));
+    none(
+        "exceptions that are not needed",
+        needless.map(|message| (*message).to_owned()),
+    );
+}
+
+/// What is in backticks in the first cells of all tables.
+fn messages(page: &str) -> Vec<&str> {
+    let cells = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    cells
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect()
+}
+
+/// Code with continued string literals on one line, and without escaped quotes and backticks.
+fn plain_code(text: &str) -> String {
+    let parts: Vec<&str> = text.split("\\\n").collect();
+    let joined: Vec<&str> = std::iter::once(parts[0])
+        .chain(parts[1..].iter().map(|part| part.trim_start()))
+        .collect();
+    joined.concat().replace("\\\"", "\"").replace('`', "") + "\n"
+}
+
+/// Whether a line holds the parts of a message in their order. `...` stands for what varies.
+fn holds_message(line: &str, message: &str) -> bool {
+    let mut rest = line;
+    message.split("...").all(|part| {
+        let found = rest.split_once(part.trim_matches([' ', ':', ';', ',', '.']));
+        rest = found.map_or(rest, |(_, after)| after);
+        found.is_some()
+    })
+}
+
 /// The first cells of the table below `| suite | holds |`.
 fn listed_suites(document: &str) -> BTreeSet<String> {
     let rows = document
@@ -169,7 +240,9 @@ fn links(text: &str) -> impl Iterator<Item = (usize, String)> {
 }
 
 mod tests {
-    use super::{broken_links, dependencies, links, listed_suites, missing_files};
+    use super::{
+        broken_links, dependencies, holds_message, links, listed_suites, messages, missing_files, plain_code,
+    };
     use crate::repository::File;
 
     #[test]
@@ -191,6 +264,16 @@ mod tests {
         let text =
             "| other |\n| `x` |\n\n| suite | holds |\n|---|---|\n| `a` | b `c` |\n| `d` | e |\n\n| `f` |";
         assert_eq!(listed_suites(text).into_iter().collect::<Vec<_>>(), ["a", "d"]);
+    }
+
+    #[test]
+    fn a_message_is_found_by_its_parts() {
+        let page = "| message | cause |\n|---|---|\n| `a ... b`, `c` (401) | `d` |\n| e | f |\n`g`\n";
+        assert_eq!(messages(page), ["a ... b", "c"]);
+        let code = plain_code("format!(\n    \"cannot reach `{name}`: \\\n     it says \\\"no\\\"\"\n)");
+        let line = code.lines().nth(1).unwrap();
+        assert!(holds_message(line, "cannot reach ...: it says \"no\""));
+        assert!(!holds_message(line, "it says ... cannot reach"));
     }
 
     #[test]

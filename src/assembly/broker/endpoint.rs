@@ -11,7 +11,7 @@ use crate::gateway::broker::{BrokerHandle, VerifyError, check_health};
 use crate::network::HostName;
 use crate::sandbox::CredentialRoute;
 
-use super::super::AssemblyError;
+use super::super::{AssemblyError, ErrorTopic};
 
 /// Where a sandbox sends its requests to one service, and where they go from there.
 #[derive(Clone)]
@@ -42,8 +42,10 @@ impl BrokerEndpoint {
         service: String,
         servers: &mut JoinSet<()>,
     ) -> Result<Self, AssemblyError> {
-        let cannot_listen =
-            |error: io::Error| AssemblyError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
+        let cannot_listen = |error: io::Error| {
+            AssemblyError::runtime(format!("cannot listen on 127.0.0.1: {error}"))
+                .with_topic(ErrorTopic::Credentials)
+        };
         let listener = if route == CredentialRoute::Gateway {
             None
         } else {

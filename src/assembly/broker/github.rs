@@ -8,7 +8,7 @@ use crate::gateway::broker::{GitHubAccess, GitHubSetup, GitHubUpstream};
 
 use crate::sandbox::CredentialRoute;
 
-use super::super::AssemblyError;
+use super::super::{AssemblyError, ErrorTopic};
 
 /// The configured repository, if any. Only the broker can add its credential.
 pub(super) fn setup(config: &Config, route: CredentialRoute) -> Result<Option<GitHubSetup>, AssemblyError> {
@@ -20,6 +20,7 @@ pub(super) fn setup(config: &Config, route: CredentialRoute) -> Result<Option<Gi
         return Err(AssemblyError::usage(
             "`sandbox.github` needs a gateway between the sandbox and GitHub, and this sandbox has none",
         )
+        .with_topic(ErrorTopic::Credentials)
         .with_hint(
             "use `type = \"docker\"` with a network policy other than `allow-all`, or `type = \"local\"`",
         ));
@@ -29,6 +30,7 @@ pub(super) fn setup(config: &Config, route: CredentialRoute) -> Result<Option<Gi
         AssemblyError::usage(format!(
             "`{variable}` is not set, so {repository} cannot be read with it"
         ))
+        .with_topic(ErrorTopic::Credentials)
         .with_hint(
             "a token that can read that repository alone is enough; a public one needs no `sandbox.github`",
         )

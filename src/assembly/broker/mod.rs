@@ -26,7 +26,7 @@ use crate::sandbox::daytona::DaytonaSecret;
 use crate::sandbox::{CredentialRoute, Egress};
 use crate::secret::{Redactor, Secret};
 
-use super::{AssemblyContext, AssemblyError, provider};
+use super::{AssemblyContext, AssemblyError, ErrorTopic, provider};
 pub(crate) use endpoint::BrokerEndpoint;
 pub(crate) use service::BrokeredService;
 use service::ServiceUser;
@@ -234,7 +234,8 @@ impl RunBroker {
     pub(crate) fn allow(&self, policy: Policy) -> Result<Policy, AssemblyError> {
         let rule = |line: &String| PolicyRule::parse(line).map(|rule| rule.at("added with a credential"));
         let rules: Result<Vec<PolicyRule>, _> = self.allowed.iter().map(rule).collect();
-        let rules = rules.map_err(|error| AssemblyError::usage(error.to_string()))?;
+        let rules = rules
+            .map_err(|error| AssemblyError::usage(error.to_string()).with_topic(ErrorTopic::Configuration))?;
         Ok(allow_rules(policy, rules))
     }
 }

@@ -9,7 +9,7 @@ use crate::network::HostName;
 use crate::sandbox::daytona::DaytonaSecret;
 use crate::secret::Redactor;
 
-use super::super::AssemblyError;
+use super::super::{AssemblyError, ErrorTopic};
 use super::{BrokeredService, ProfileAccess, RunBroker};
 
 /// Prepares the secrets of a Daytona sandbox. Its agents talk to the services directly.
@@ -25,6 +25,7 @@ pub(super) async fn hand_over(
             AssemblyError::usage(format!(
                 "`{address}` has no host name, and Daytona adds credentials to requests by host name only"
             ))
+            .with_topic(ErrorTopic::Credentials)
             .with_hint("give the model's address with a public host name")
         })?;
         let host = HostName::parse(domain).map_err(UpstreamError::from)?;
@@ -39,7 +40,7 @@ pub(super) async fn hand_over(
                 return Err(AssemblyError::usage(format!(
                     "two profiles need different credentials in `{}`, and a Daytona sandbox holds one value per variable",
                     user.variable
-                )));
+                )).with_topic(ErrorTopic::Credentials));
             }
             let access = ProfileAccess {
                 endpoint: None,

@@ -7,9 +7,9 @@ use crate::gateway::broker::ModelUpstream;
 use crate::model::{AuthMethod, GATEWAY_KEY};
 use crate::secret::Secret;
 
-use super::super::AssemblyError;
 use super::super::agents::{agent_of_profile, find_credential, settings_of, variable_hint};
 use super::super::credentials::{configured_kind, connect_upstream, from_environment, open_vault};
+use super::super::{AssemblyError, ErrorTopic};
 use super::AssemblyContext;
 
 /// A service and the profiles that use it.
@@ -128,6 +128,7 @@ fn cannot_authenticate(profile: &str, agent: KnownAgent, auth: AuthMethod) -> As
         "models.{profile}: the agent `{}` cannot authenticate with `{auth}`",
         agent.name
     ))
+    .with_topic(ErrorTopic::Credentials)
 }
 
 /// The kinds of credentials that an agent can use, in order of preference.

@@ -9,7 +9,7 @@ use crate::gateway::broker;
 use crate::gateway::meter::MeterNotice;
 
 use super::{LoopbackBroker, ServiceArgs};
-use crate::cli::{CliError, CliExit, CliResult, Context, temp_dir};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic, temp_dir};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CheckGatewayArgs {
@@ -53,7 +53,7 @@ pub(super) async fn check(context: &Context, args: CheckGatewayArgs) -> CliResul
         checks = asking => checks?,
         served = open.broker.serve(open.listener, &open.host) => {
             let error = served.err().map_or(String::new(), |error| error.to_string());
-            return Err(CliError::runtime(format!("the gateway stopped: {error}")));
+            return Err(CliError::runtime(format!("the gateway stopped: {error}")).with_topic(ErrorTopic::Credentials));
         }
     };
     let lines = checks.each_ref().map(|check| match &check.failed {
@@ -64,7 +64,11 @@ pub(super) async fn check(context: &Context, args: CheckGatewayArgs) -> CliResul
     if checks.iter().all(|check| check.failed.is_none()) {
         Ok(CliExit::Success)
     } else {
-        Err(CliError::runtime(format!("requests with {kind} would not be served")).with_hint("see above"))
+        Err(
+            CliError::runtime(format!("requests with {kind} would not be served"))
+                .with_topic(ErrorTopic::Credentials)
+                .with_hint("see above"),
+        )
     }
 }
 

@@ -19,7 +19,7 @@ use crate::gateway::meter::{Allowance, Meter, MeterSetup, MeterSink, PriceList};
 use crate::network::HostName;
 
 use super::credentials::CredentialArgs;
-use super::{CliError, CliResult, Context};
+use super::{CliError, CliResult, Context, ErrorTopic};
 
 /// Serve requests to a model with the stored credential, or check that they would be served
 #[derive(Debug, Subcommand)]
@@ -70,7 +70,8 @@ impl LoopbackBroker {
         let upstream =
             connect_upstream(&context.assembly, &config, kind, service.base_url.as_deref()).await?;
         let host = upstream.host.clone();
-        let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
+        let phantom = Phantom::random()
+            .map_err(|error| CliError::runtime(error.to_string()).with_topic(ErrorTopic::Credentials))?;
         let broker = Broker::new([BrokerService::Model(upstream)], Vec::new())?;
         let prices = config.profiles.values();
         let prices = prices.filter_map(|profile| Some((profile.litellm_model.clone(), profile.price?)));
@@ -86,6 +87,7 @@ impl LoopbackBroker {
         })?;
         let failed = |error: std::io::Error| {
             CliError::runtime(format!("cannot listen on 127.0.0.1, port {port}: {error}"))
+                .with_topic(ErrorTopic::Credentials)
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .await

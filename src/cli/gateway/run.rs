@@ -10,7 +10,7 @@ use crate::gateway::meter::MeterNotice;
 use crate::id::RunId;
 
 use super::{LoopbackBroker, ServiceArgs};
-use crate::cli::{CliError, CliExit, CliResult, Context, io_error};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic, io_error};
 use crate::text::counted;
 
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,9 @@ pub(super) async fn run(context: &Context, args: RunGatewayArgs) -> CliResult {
         () = show_notices(context, &mut notices) => Ok(()),
         interrupted = tokio::signal::ctrl_c() => interrupted,
     };
-    let failed = |error| CliError::runtime(format!("the gateway stopped: {error}"));
+    let failed = |error| {
+        CliError::runtime(format!("the gateway stopped: {error}")).with_topic(ErrorTopic::Credentials)
+    };
     ended.map_err(failed)?;
     context
         .ui

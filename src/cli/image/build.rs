@@ -13,7 +13,7 @@ use super::check;
 use super::progress::observer;
 use super::provider_images::{self, ProviderImageSet};
 use super::selection::{ImageFlags, ImageSetup};
-use crate::cli::{CliError, CliExit, CliResult, Context};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic};
 
 /// Build the image, unless it is up to date
 #[derive(Debug, clap::Args)]
@@ -96,7 +96,9 @@ async fn build_at_provider(
 ) -> CliResult {
     if args.check || args.lock || args.tag.is_some() {
         let message = "`--check`, `--lock` and `--tag` are for images of a container engine";
-        return Err(CliError::usage(message).with_hint("add `--type docker`"));
+        return Err(CliError::usage(message)
+            .with_topic(ErrorTopic::Image)
+            .with_hint("add `--type docker`"));
     }
     if !args.dry_run {
         return provider_images::build(context, setup, set, args.json).await;

@@ -13,7 +13,7 @@ use crate::sandbox::{Provider, ProviderImage, ProviderImageFate, ProviderImages,
 use crate::text::counted;
 
 use super::selection::ImageSetup;
-use crate::cli::{CliError, CliExit, CliResult, Context};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic};
 
 /// A provider that keeps its images itself, and what its sandboxes start from.
 pub(super) struct ProviderImageSet {
@@ -50,7 +50,10 @@ struct ProviderPruneRow<'a> {
 impl ProviderImageSet {
     fn images(&self) -> Result<&dyn ProviderImages, CliError> {
         let name = self.provider.name();
-        let missing = || CliError::usage(format!("the `{name}` provider keeps no images of its own"));
+        let missing = || {
+            CliError::usage(format!("the `{name}` provider keeps no images of its own"))
+                .with_topic(ErrorTopic::Image)
+        };
         self.provider.images().ok_or_else(missing)
     }
 

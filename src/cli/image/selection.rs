@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::assembly::configuration::project_dir;
 use crate::assembly::provider::ImageSource;
 use crate::assembly::{image, provider, provider_image};
-use crate::cli::{CliError, Context, agent_help, configuration, flags};
+use crate::cli::{CliError, Context, ErrorTopic, agent_help, configuration, flags};
 use crate::config::{Config, SandboxType};
 use crate::engine::{Engine, EngineError, EngineImageReference};
 use crate::image::{
@@ -137,7 +137,7 @@ impl ImageSetup<'_> {
             }
             (None, Some(registry)) => Ok(RemoteImage::Planned { registry }),
             (None, None) => Err(
-                CliError::usage("neither `sandbox.image` nor `sandbox.registry` is set").with_hint(
+                CliError::usage("neither `sandbox.image` nor `sandbox.registry` is set").with_topic(ErrorTopic::Image).with_hint(
                     "set `sandbox.registry = \"ghcr.io/team\"` for planned images, or `sandbox.image` to one image",
                 ),
             ),

@@ -3,7 +3,7 @@
 use crate::exec::{Command, OutputLine, OutputSink, OutputStream};
 
 use super::{ProviderArgs, find_sandbox};
-use crate::cli::{CliError, CliExit, CliResult, Context, Ui};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic, Ui};
 use crate::text::visible;
 
 /// Run a command in the clone of a sandbox
@@ -25,10 +25,10 @@ pub(super) async fn exec(context: &Context, args: ExecSandboxArgs) -> CliResult 
     let provider = args.provider.connect(context)?;
     let listed = find_sandbox(provider.as_ref(), &args.sandbox).await?;
     let Some(sandbox) = provider.attach(&listed.id).await? else {
-        return Err(CliError::runtime(format!(
-            "sandbox `{}` no longer exists",
-            listed.id
-        )));
+        return Err(
+            CliError::runtime(format!("sandbox `{}` no longer exists", listed.id))
+                .with_topic(ErrorTopic::Sandbox),
+        );
     };
     let mut words = args.command.into_iter();
     let program = words.next().unwrap_or_default();
@@ -43,10 +43,10 @@ pub(super) async fn exec(context: &Context, args: ExecSandboxArgs) -> CliResult 
     if exit.success() {
         return Ok(CliExit::Success);
     }
-    Err(CliError::runtime(format!(
-        "`{command}` in `{}`: {}",
-        listed.id, exit.status
-    )))
+    Err(
+        CliError::runtime(format!("`{command}` in `{}`: {}", listed.id, exit.status))
+            .with_topic(ErrorTopic::Sandbox),
+    )
 }
 
 /// Copies output to the same stream of ralph.

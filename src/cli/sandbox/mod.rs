@@ -12,7 +12,7 @@ use clap::Subcommand;
 use crate::assembly::provider;
 use crate::sandbox::{Provider, SandboxListing};
 
-use super::{CliError, CliResult, Context, configuration, flags};
+use super::{CliError, CliResult, Context, ErrorTopic, configuration, flags};
 
 pub(super) use prune::{PruneSandboxesArgs, parse_age, prune};
 
@@ -60,6 +60,7 @@ async fn find_sandbox(provider: &dyn Provider, name: &str) -> Result<SandboxList
             "there is no sandbox `{name}` of the provider `{}`",
             provider.name()
         ))
+        .with_topic(ErrorTopic::Sandbox)
         .with_hint("`ralph sandbox ls` lists them")
     })
 }

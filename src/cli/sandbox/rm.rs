@@ -3,7 +3,7 @@
 use crate::sandbox::{RemovalScope, SandboxOwnership};
 
 use super::{ProviderArgs, find_sandbox};
-use crate::cli::{CliError, CliExit, CliResult, Context};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic};
 
 /// Remove a sandbox; its run continues in a new one, from the last checkpoint
 #[derive(Debug, clap::Args)]
@@ -24,6 +24,7 @@ pub(super) async fn rm(context: &Context, args: RemoveSandboxArgs) -> CliResult 
         let listed = find_sandbox(provider.as_ref(), name).await?;
         if listed.standing == SandboxOwnership::InUse && !args.force {
             return Err(CliError::usage(format!("`{}` is in use", listed.id))
+                .with_topic(ErrorTopic::Sandbox)
                 .with_hint("`ralph stop` ends its run; `--force` removes it anyway"));
         }
         if provider.remove(&listed.id, RemovalScope::Any).await? {

@@ -24,7 +24,7 @@ use crate::text::error_chain;
 
 use super::super::image::RebuildFlag;
 use super::sandbox_spec;
-use crate::cli::{CliError, CliExit, CliResult, Context, temp_dir};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic, temp_dir};
 
 /// The prompt of the agent session. It costs next to nothing.
 const PROMPT: &str =
@@ -210,6 +210,7 @@ impl<'a> Selftest<'a> {
             _ => Err(CliError::runtime(format!(
                 "{failed} of {all} checks failed with the `{provider}` provider"
             ))
+            .with_topic(ErrorTopic::Sandbox)
             .with_hint("`ralph doctor env` shows what is installed")),
         }
     }

@@ -9,7 +9,7 @@ use crate::sandbox::{Isolation, Provider, SandboxErrorKind, SandboxSpec};
 use crate::text::counted;
 
 use super::hand_back;
-use crate::cli::{CliError, CliExit, CliResult, Context};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic};
 
 /// Creates a sandbox, attacks it from inside, and shows what was blocked.
 pub(super) async fn attack(
@@ -27,7 +27,8 @@ pub(super) async fn attack(
     let mut report = escapes(provider, spec, clock, variations)
         .await
         .map_err(|error| {
-            CliError::from_error(AssemblyErrorKind::Runtime, &error).with_hint_of(error.hint())
+            CliError::from_error(AssemblyErrorKind::Runtime, ErrorTopic::Sandbox, &error)
+                .with_hint_of(error.hint())
         })?;
     // Without any isolation, a command in the sandbox runs on the host.
     if provider.capabilities().isolation != Isolation::DirectoryOnly {
@@ -73,6 +74,7 @@ pub(super) async fn attack(
             report.provider,
             counted(report.cases.len(), "attack")
         ))
+        .with_topic(ErrorTopic::Sandbox)
         .with_hint("run nothing that you do not trust in such a sandbox, and please report what was seen")),
     }
 }

@@ -14,7 +14,7 @@ use crate::scm::{
 use crate::secret::Redactor;
 use crate::text::error_chain;
 
-use crate::cli::CliError;
+use crate::cli::{CliError, ErrorTopic};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -210,4 +210,5 @@ fn cannot(action: &str, error: impl std::fmt::Display) -> CliError {
     CliError::runtime(format!(
         "cannot {action} for the attacks on the hand-back: {error}"
     ))
+    .with_topic(ErrorTopic::Sandbox)
 }

@@ -7,7 +7,7 @@ mod hand_back;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{CliError, CliResult, Context, agent_help, configuration, flags};
+use super::{CliError, CliResult, Context, ErrorTopic, agent_help, configuration, flags};
 use crate::assembly::configuration::project_dir;
 use crate::assembly::image::PreparedImage;
 use crate::assembly::spec::SandboxUse;
@@ -64,7 +64,7 @@ pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> CliResult
     let mut test = Selftest::open(context, &config, &project, args.json).await?;
     let interrupted = tokio::select! {
         () = test.run(args.image) => None,
-        () = signals.next() => Some(CliError::runtime("interrupted").with_hint("the sandbox was removed")),
+        () = signals.next() => Some(CliError::runtime("interrupted").with_topic(ErrorTopic::Interrupted).with_hint("the sandbox was removed")),
     };
     test.remove_sandbox().await;
     match interrupted {

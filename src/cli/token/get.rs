@@ -7,7 +7,7 @@ use crate::credential::LoginError;
 
 use super::super::credentials::CredentialArgs;
 use super::not_usable;
-use crate::cli::{CliError, CliExit, CliResult, Context};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic};
 
 /// Print a stored credential, for a pipe or a file
 #[derive(Debug, clap::Args)]
@@ -23,6 +23,7 @@ pub(in crate::cli) async fn get(context: &Context, args: GetTokenArgs) -> CliRes
     let (_, kind) = args.credential.kind(context)?;
     if std::io::stdout().is_terminal() && !args.show {
         return Err(CliError::usage("a credential is not printed to a terminal")
+            .with_topic(ErrorTopic::Credentials)
             .with_hint("`--show` prints it; a pipe or a file needs no flag"));
     }
     let (credential, _) = open_vault(&context.assembly)?

@@ -13,7 +13,7 @@ use crate::secret::Secret;
 
 use super::super::credentials::{CredentialArgs, describe_location};
 use super::store_command;
-use crate::cli::{CliError, CliExit, CliResult, Context, io_error, temp_dir};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic, io_error, temp_dir};
 
 /// The most bytes that are read as a credential.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -53,7 +53,9 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreTokenArgs) -> Cl
             "nothing was stored; to store {actual}, run `{}`",
             store_command(actual)
         );
-        CliError::usage(error.to_string()).with_hint(hint)
+        CliError::usage(error.to_string())
+            .with_topic(ErrorTopic::Credentials)
+            .with_hint(hint)
     })?;
     if args.verify.verify {
         let own = config.settings.model_endpoint.base_url.as_deref();
@@ -92,7 +94,7 @@ pub(super) async fn verify(upstream: &ModelUpstream) -> Result<(), CliError> {
             | VerifyError::UnexpectedStatus { .. }
             | VerifyError::Unreachable(_) => "without `--verify` the credential is stored unchecked",
         };
-        CliError::from_error(AssemblyErrorKind::Runtime, &error).with_hint(hint)
+        CliError::from_error(AssemblyErrorKind::Runtime, ErrorTopic::Credentials, &error).with_hint(hint)
     })
 }
 
@@ -114,7 +116,10 @@ async fn read(context: &Context, kind: CredentialKind) -> Result<Zeroizing<Strin
     std::io::stdin()
         .take(MAX_BYTES)
         .read_to_string(&mut text)
-        .map_err(|error| CliError::runtime(format!("cannot read from standard input: {error}")))?;
+        .map_err(|error| {
+            CliError::runtime(format!("cannot read from standard input: {error}"))
+                .with_topic(ErrorTopic::Credentials)
+        })?;
     Ok(text)
 }
 
@@ -135,17 +140,21 @@ async fn run_setup_token(context: &Context) -> Result<Secret, CliError> {
         .desktop_host()
         .run_on_terminal(&command)
         .await;
-    let status =
-        status.map_err(|error| CliError::runtime(format!("cannot start `claude setup-token`: {error}")))?;
+    let status = status.map_err(|error| {
+        CliError::runtime(format!("cannot start `claude setup-token`: {error}"))
+            .with_topic(ErrorTopic::Credentials)
+    })?;
     if !status.success() {
-        return Err(CliError::runtime(format!(
-            "`claude setup-token` ended with {status}"
-        )));
+        return Err(
+            CliError::runtime(format!("`claude setup-token` ended with {status}"))
+                .with_topic(ErrorTopic::Credentials),
+        );
     }
     let text = std::fs::read(&shown).map_err(io_error("read", &shown))?;
     let token = credential::find_setup_token(&String::from_utf8_lossy(&text));
     token.ok_or_else(|| {
         CliError::runtime("`claude setup-token` printed no token")
+            .with_topic(ErrorTopic::Credentials)
             .with_hint("paste it yourself: `ralph token store --auth oauth < FILE`")
     })
 }

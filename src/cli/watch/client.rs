@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::CliError;
+use super::super::{CliError, ErrorTopic};
 use super::source::{RunSource, ask};
 
 /// How many runs are listed, and how many lines of a log are kept. The API answers with no more.
@@ -205,6 +205,7 @@ impl RunClient {
         serde_json::from_value(value).map_err(|error| {
             let name = self.name();
             CliError::runtime(format!("{name} answered `{path}` in another form: {error}"))
+                .with_topic(ErrorTopic::Service)
                 .with_hint("use the same version of ralph on both hosts")
         })
     }

@@ -21,7 +21,7 @@ use crate::text::cut_middle;
 use super::overrides::quiet_configuration;
 use super::select::select_id;
 use super::ui::FullScreen;
-use super::{CliError, CliResult, Context};
+use super::{CliError, CliResult, Context, ErrorTopic};
 use client::RunClient;
 use source::{LocalRuns, RemoteRuns, TOKEN_VARIABLE};
 
@@ -85,11 +85,15 @@ async fn remote_run(client: &RunClient, name: &str) -> Result<String, CliError> 
         (Some(only), 0) => Ok(only),
         (None, _) => {
             let message = format!("{} has no run `{shown}`", client.name());
-            Err(CliError::usage(message).with_hint("`ralph watch --url URL` without a run lists them"))
+            Err(CliError::usage(message)
+                .with_topic(ErrorTopic::Service)
+                .with_hint("`ralph watch --url URL` without a run lists them"))
         }
         (Some(_), _) => {
             let message = format!("`{shown}` is the beginning of several ids");
-            Err(CliError::usage(message).with_hint("give more of the id"))
+            Err(CliError::usage(message)
+                .with_topic(ErrorTopic::Service)
+                .with_hint("give more of the id"))
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::secret::Secret;
 use crate::text::{error_chain, visible};
 
 use super::super::submit::open_store;
-use super::super::{CliError, Context};
+use super::super::{CliError, Context, ErrorTopic};
 
 /// The longest answer, in bytes.
 const LONGEST_ANSWER: usize = 64 * 1024 * 1024;
@@ -59,6 +59,7 @@ pub(super) async fn ask(
             CliError::runtime(format!(
                 "{name} answered `{path}` with something that is not JSON: {error}"
             ))
+            .with_topic(ErrorTopic::Service)
             .with_hint("check that the address is that of `ralph serve` or `ralph dashboard`")
         });
     }
@@ -70,11 +71,12 @@ fn refusal(name: &str, status: StatusCode, problem: &Value) -> CliError {
     let text = |key: &str| problem[key].as_str().map(str::to_owned);
     let Some(detail) = text("detail") else {
         return CliError::runtime(format!("{name} answered with status {status}"))
+            .with_topic(ErrorTopic::Service)
             .with_hint("check that the address is that of `ralph serve` or `ralph dashboard`");
     };
     if status == StatusCode::UNAUTHORIZED {
         let message = format!("{name} refused the token in {TOKEN_VARIABLE}: {detail}");
-        return CliError::usage(message).with_hint(format!(
+        return CliError::usage(message).with_topic(ErrorTopic::Service).with_hint(format!(
             "`ralph api-token create NAME --scope steer` on its host prints a token; set {TOKEN_VARIABLE} to it"
         ));
     }
@@ -83,6 +85,7 @@ fn refusal(name: &str, status: StatusCode, problem: &Value) -> CliError {
         status if status.is_client_error() => CliError::usage(detail),
         _ => CliError::runtime(detail),
     };
+    let error = error.with_topic(ErrorTopic::Service);
     match text("hint") {
         Some(hint) => error.with_hint(hint),
         None => error,
@@ -133,8 +136,9 @@ impl RunSource for LocalRuns {
     ) -> Result<(StatusCode, Vec<u8>), CliError> {
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let request = Request::builder().method(method).uri(path).body(body);
-        let failed =
-            |error: &dyn std::fmt::Display| CliError::runtime(format!("cannot read the runs: {error}"));
+        let failed = |error: &dyn std::fmt::Display| {
+            CliError::runtime(format!("cannot read the runs: {error}")).with_topic(ErrorTopic::Service)
+        };
         let request = request.map_err(|error| failed(&error))?;
         let response = self.0.call(request).await.map_err(|error| failed(&error))?;
         let status = response.status();
@@ -159,7 +163,7 @@ impl RemoteRuns {
     pub(super) fn new(url: &str, token: Option<Secret>) -> Result<Self, CliError> {
         let base = service_address(url)?;
         let token = token.filter(|token| !token.expose().is_empty()).ok_or_else(|| {
-            CliError::usage(format!("{TOKEN_VARIABLE} is not set, and {base} needs a token")).with_hint(format!(
+            CliError::usage(format!("{TOKEN_VARIABLE} is not set, and {base} needs a token")).with_topic(ErrorTopic::Service).with_hint(format!(
                 "`ralph api-token create NAME --scope steer` on its host prints one; set {TOKEN_VARIABLE} to it"
             ))
         })?;
@@ -168,6 +172,7 @@ impl RemoteRuns {
             CliError::usage(format!(
                 "the token in {TOKEN_VARIABLE} has characters that no token has"
             ))
+            .with_topic(ErrorTopic::Service)
         })?;
         value.set_sensitive(true);
         let http = reqwest::Client::builder()
@@ -177,6 +182,7 @@ impl RemoteRuns {
             .build()
             .map_err(|error| {
                 CliError::runtime(format!("cannot make an HTTP client: {}", error_chain(&error)))
+                    .with_topic(ErrorTopic::Service)
             })?;
         Ok(Self { http, base })
     }
@@ -189,6 +195,7 @@ fn service_address(url: &str) -> Result<String, CliError> {
         let shown = url.split(['?', '#']).next().unwrap_or_default();
         Err(
             CliError::usage(format!("`{shown}` is not the address of a service: {reason}"))
+                .with_topic(ErrorTopic::Service)
                 .with_hint("an address is such as `http://127.0.0.1:8000`"),
         )
     };
@@ -218,7 +225,7 @@ impl RunSource for RemoteRuns {
     ) -> Result<(StatusCode, Vec<u8>), CliError> {
         let lost = |error: reqwest::Error| {
             let cause = error_chain(&error.without_url());
-            CliError::runtime(format!("cannot reach {}: {cause}", self.base)).with_hint(
+            CliError::runtime(format!("cannot reach {}: {cause}", self.base)).with_topic(ErrorTopic::Service).with_hint(
                 "check that `ralph serve` or `ralph dashboard` runs there, and that this host can reach it",
             )
         };
@@ -230,10 +237,10 @@ impl RunSource for RemoteRuns {
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(lost)? {
             if bytes.len() + chunk.len() > LONGEST_ANSWER {
-                return Err(CliError::runtime(format!(
-                    "the answer of {} is too long",
-                    self.base
-                )));
+                return Err(
+                    CliError::runtime(format!("the answer of {} is too long", self.base))
+                        .with_topic(ErrorTopic::Service),
+                );
             }
             bytes.extend_from_slice(&chunk);
         }
