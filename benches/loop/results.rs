@@ -88,11 +88,15 @@ impl Results {
     /// The document: one line for each figure, so that people can read the rest.
     fn text(&self) -> String {
         let head = self.circumstances.iter();
-        let head: String = head
-            .map(|(name, value)| format!("  {}: {value},\n", json!(name)))
+        let head: Vec<String> = head
+            .map(|(name, value)| format!("  {}: {value}", json!(name)))
             .collect();
         let figures: Vec<String> = self.figures.iter().map(|one| format!("    {one}")).collect();
-        format!("{{\n{head}  \"figures\": [\n{}\n  ]\n}}\n", figures.join(",\n"))
+        format!(
+            "{{\n{},\n  \"figures\": [\n{}\n  ]\n}}\n",
+            head.join(",\n"),
+            figures.join(",\n")
+        )
     }
 }
 
@@ -126,7 +130,7 @@ fn circumstances(bench: &str, load: &str, tools: &[Tool]) -> Map<String, Value> 
         "optimized": !cfg!(debug_assertions),
         "processor": processor,
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
-        "memory_gb": (kilobytes / 1e5).round() / 10.0,
+        "memory_gb": (kilobytes * 1.024 / 1e5).round() / 10.0,
         "load_before": load,
         "versions": versions.collect::<Map<_, _>>(),
     });
