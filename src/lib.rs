@@ -68,6 +68,8 @@ pub mod api;
 )]
 pub mod assembly;
 mod atomic_file;
+#[doc(hidden)]
+pub mod chart;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;

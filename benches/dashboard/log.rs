@@ -10,7 +10,7 @@ use support::browser::{Browser, Dashboard};
 use support::ralph::Place;
 
 use super::Fallible;
-use super::figure::{Figure, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::pages::number;
 
 /// How many lines are written at once.
@@ -68,11 +68,12 @@ pub(crate) fn measure(browser: &Browser, dashboard: &mut Dashboard, place: &Plac
         "page that appends: busy {peer_busy:.2} s, {} elements, {:.1} MB",
         peer.nodes, peer.heap
     );
-    let figure = |name, unit, ours, peer, most| Figure {
+    let figure = |name, unit, ours, peer: Option<f64>, most| Figure {
         name,
         unit,
-        ours,
-        peer,
+        at: MEDIAN,
+        ours: Samples::one(ours),
+        peer: peer.map(|value| PeerSamples::new("a page that appends", &Samples::one(value))),
         target: Target::Most(most),
     };
     Ok(vec![
@@ -97,11 +98,14 @@ fn many_lines(browser: &Browser, log: &mut RunLog) -> Fallible<(f64, PageUse)> {
 /// Writes lines for minutes. Returns how much more the page uses at the end than after the first tenth: memory in megabytes, and
 /// elements.
 fn steady_lines(browser: &Browser, log: &mut RunLog) -> Fallible<(f64, f64)> {
-    let minutes: u32 = std::env::var("RALPH_BENCH_MINUTES").map_or(Ok(10), |text| text.parse())?;
+    let usual = quick::pick(10, 0);
+    let minutes: u32 = std::env::var("RALPH_BENCH_MINUTES").map_or(Ok(usual), |text| text.parse())?;
+    // Of the ten parts, in seconds.
+    let each = (minutes * 6).max(1);
     let (mut heaps, mut nodes) = (Vec::new(), Vec::new());
     for _tenth in 0..10 {
         let began = Instant::now();
-        for second in 1..=minutes.max(1) * 6 {
+        for second in 1..=each {
             log.write(RATE as usize)?;
             std::thread::sleep(Duration::from_secs(second.into()).saturating_sub(began.elapsed()));
         }
@@ -110,7 +114,10 @@ fn steady_lines(browser: &Browser, log: &mut RunLog) -> Fallible<(f64, f64)> {
         heaps.push(page.heap);
         nodes.push(page.in_memory);
     }
-    println!("memory over {minutes} minutes at {RATE} lines a second, MB: {heaps:.1?}");
+    println!(
+        "memory over {} s at {RATE} lines a second, MB: {heaps:.1?}",
+        each * 10
+    );
     println!("elements and texts in memory: {nodes:.0?}");
     let growth = |values: &[f64]| match values {
         [first, .., last] => last - first,

@@ -18,22 +18,18 @@ mod pages;
 
 use std::error::Error;
 
+use figure::results::{Results, Tool};
 use support::browser::{Browser, Dashboard};
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> Fallible<()> {
-    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
-        println!("load of the host before: {}", load.trim());
-    }
+    let mut results = Results::begin("dashboard", &[Tool::named("chromium")]);
     let place = many_runs::make_runs()?;
     let browser = Browser::start()?;
     let mut dashboard = Dashboard::start(&place);
     dashboard.log_in(&browser);
-    let mut figures = pages::measure(&browser, &dashboard)?;
-    figures.extend(log::measure(&browser, &mut dashboard, &place)?);
-    for figure in figures {
-        println!("{figure}");
-    }
+    results.report(pages::measure(&browser, &dashboard)?)?;
+    results.report(log::measure(&browser, &mut dashboard, &place)?)?;
     Ok(())
 }

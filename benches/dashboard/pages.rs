@@ -8,7 +8,7 @@ use serde_json::Value;
 use support::browser::{Browser, Dashboard};
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, P95, Samples, Target, quick};
 use super::many_runs::{ITERATIONS, LONGEST};
 
 /// How often each page is asked for, and how often it is opened.
@@ -34,7 +34,7 @@ fn page(
     browser.open(&dashboard.url(path));
     let mut answers = Vec::new();
     let mut text = String::new();
-    for _ in 0..REQUESTS {
+    for _ in 0..quick::rounds(REQUESTS) {
         let answer = browser.eval_later(&format!(
             "const done = arguments[0], began = performance.now(); fetch('{path}').then((a) => a.text()).then((text) => \
              done([performance.now() - began, text]))"
@@ -46,7 +46,7 @@ fn page(
         return Err(format!("{path} is another page: {text}").into());
     }
     let mut visits = Vec::new();
-    for _ in 0..VISITS {
+    for _ in 0..quick::rounds(VISITS) {
         browser.open(&dashboard.url(path));
         let loaded =
             browser.eval("return performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd");
@@ -57,18 +57,20 @@ fn page(
         "{path}: answer, ms: {answers}; interactive, ms: {visits}; {} bytes",
         text.len()
     );
-    let figure = |name, unit, ours, most| Figure {
+    let figure = |name, unit, at, ours, most| Figure {
         name,
         unit,
+        at,
         ours,
         peer: None,
         target: Target::Most(most),
     };
     let [answer, size, interactive] = names;
+    let size_of_page = Samples::one(gzipped_kilobytes(&text)?);
     Ok(vec![
-        figure(answer, "ms", answers.p95(), 50.0),
-        figure(size, "KB", gzipped_kilobytes(&text)?, 150.0),
-        figure(interactive, "ms", visits.p95(), 500.0),
+        figure(answer, "ms", P95, answers, 50.0),
+        figure(size, "KB", MEDIAN, size_of_page, 150.0),
+        figure(interactive, "ms", P95, visits, 500.0),
     ])
 }
 

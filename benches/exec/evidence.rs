@@ -8,7 +8,7 @@ use ralph::network::Policy;
 use ralph::sandbox::{Provider, SandboxSpec};
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, Samples, Target, quick};
 use super::stage::{Stage, exec};
 
 const ROUNDS: usize = 15;
@@ -22,7 +22,7 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
         ..stage.spec()
     };
     let agent = provider.create(&spec).await?;
-    for _ in 0..ROUNDS {
+    for _ in 0..quick::rounds(ROUNDS) {
         let started = Instant::now();
         let sandbox = provider.create_for_evidence(&spec).await?;
         let sandbox = sandbox.ok_or("evidence has no sandbox of its own")?;
@@ -41,15 +41,16 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     agent.close().await?;
     let [created, prepared, removed] = [created, prepared, removed].map(Samples::milliseconds);
     println!("a container for evidence, ms: prepared {prepared}; new {created}; removed {removed}");
-    let figure = |name, ours: &Samples, target| Figure {
+    let figure = |name, ours, target| Figure {
         name,
         unit: "ms",
-        ours: ours.median(),
+        at: MEDIAN,
+        ours,
         peer: None,
         target: Target::Most(target),
     };
     Ok(vec![
-        figure("evidence-prepared", &prepared, 350.0),
-        figure("evidence-new", &created, 900.0),
+        figure("evidence-prepared", prepared, 350.0),
+        figure("evidence-new", created, 900.0),
     ])
 }

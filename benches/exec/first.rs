@@ -6,7 +6,7 @@ use ralph::exec::Command;
 use ralph::sandbox::Provider;
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::stage::{Stage, exec};
 
 const ROUNDS: usize = 15;
@@ -16,7 +16,7 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     let peer = stage.docker(["run", "--rm", stage.image(), "true"]);
     stage.run(&peer).await?;
     let (mut created, mut reused, mut docker_run) = (vec![], vec![], vec![]);
-    for _ in 0..ROUNDS {
+    for _ in 0..quick::rounds(ROUNDS) {
         let (provider, spec) = (stage.provider(), stage.spec());
         let started = Instant::now();
         let sandbox = provider.create(&spec).await?;
@@ -36,15 +36,17 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     }
     let [created, reused, docker_run] = [created, reused, docker_run].map(Samples::milliseconds);
     println!("first command, ms: new {created}; reused {reused}; docker run {docker_run}");
-    let figure = |name, ours: &Samples, peer: Option<&Samples>, target| Figure {
+    let figure = |name, ours, peer, target| Figure {
         name,
         unit: "ms",
-        ours: ours.median(),
-        peer: peer.map(Samples::median),
+        at: MEDIAN,
+        ours,
+        peer,
         target,
     };
+    let peer = PeerSamples::new("docker run", &docker_run);
     Ok(vec![
-        figure("first-new", &created, Some(&docker_run), Target::Ratio(1.3)),
-        figure("first-reused", &reused, None, Target::Most(80.0)),
+        figure("first-new", created, Some(peer), Target::Ratio(1.3)),
+        figure("first-reused", reused, None, Target::Most(80.0)),
     ])
 }

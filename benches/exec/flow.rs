@@ -4,7 +4,7 @@ use ralph::exec::Command;
 use ralph::sandbox::Provider;
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::stage::{Stage, exec};
 
 const ROUNDS: usize = 5;
@@ -25,7 +25,7 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     );
     let peer = Command::shell(line).env("DOCKER_HOST", stage.engine.endpoint().to_string());
     let (mut ours, mut docker_exec) = (vec![], vec![]);
-    for _ in 0..ROUNDS {
+    for _ in 0..quick::rounds(ROUNDS) {
         ours.push(exec(&*sandbox, &command).await?);
         docker_exec.push(stage.run(&peer).await?);
     }
@@ -35,8 +35,9 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     Ok(vec![Figure {
         name: "exec-gigabyte",
         unit: "ms",
-        ours: ours.median(),
-        peer: Some(docker_exec.median()),
+        at: MEDIAN,
+        ours,
+        peer: Some(PeerSamples::new("docker exec", &docker_exec)),
         target: Target::Ratio(1.0),
     }])
 }

@@ -14,7 +14,7 @@ mod stage;
 
 use std::error::Error;
 
-use figure::Figure;
+use figure::results::{Results, Tool};
 use stage::Stage;
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -40,26 +40,18 @@ fn main() -> Fallible<()> {
 /// Measures everything, or what the arguments name.
 async fn measure(stage: &Stage, named: &[String]) -> Fallible<()> {
     let wanted = |name: &str| named.is_empty() || named.iter().any(|one| one == name);
-    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
-        println!("load of the machine before: {}", load.trim());
-    }
+    let mut results = Results::begin("exec", &[Tool::docker()]);
     if wanted("round-trip") {
-        report(round_trip::measure(stage).await?);
+        results.report(round_trip::measure(stage).await?)?;
     }
     if wanted("first") {
-        report(first::measure(stage).await?);
+        results.report(first::measure(stage).await?)?;
     }
     if wanted("evidence") {
-        report(evidence::measure(stage).await?);
+        results.report(evidence::measure(stage).await?)?;
     }
     if wanted("flow") {
-        report(flow::measure(stage).await?);
+        results.report(flow::measure(stage).await?)?;
     }
     Ok(())
-}
-
-fn report(figures: Vec<Figure>) {
-    for figure in figures {
-        println!("{figure}");
-    }
 }

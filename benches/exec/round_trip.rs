@@ -7,7 +7,7 @@ use ralph::exec::Command;
 use ralph::sandbox::Provider;
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, P95, PeerSamples, Samples, Target, quick};
 use super::stage::{Stage, exec};
 
 /// How often each of the slow ways is taken, and the session between two of those.
@@ -26,7 +26,7 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     stage.run(&cli).await?;
     by_api(stage, sandbox.id()).await?;
     let (mut ours, mut after_a_pause, mut api, mut by_cli) = (vec![], vec![], vec![], vec![]);
-    for _ in 0..ROUNDS {
+    for _ in 0..quick::rounds(ROUNDS) {
         for _ in 0..PER_ROUND {
             ours.push(exec(&*sandbox, &nothing).await?);
         }
@@ -39,20 +39,22 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     let [ours, after_a_pause, api, by_cli] = [ours, after_a_pause, api, by_cli].map(Samples::milliseconds);
     println!("round trip, ms: ours {ours}; the engine's exec {api}; docker exec {by_cli}");
     println!("after a pause, ms: {after_a_pause}");
-    let figure = |name, ours, peer, target| Figure {
+    let figure = |name, at, ours: &Samples, peer, target| Figure {
         name,
         unit: "ms",
-        ours,
+        at,
+        ours: ours.clone(),
         peer,
         target,
     };
-    let median = ours.median();
+    let cli = PeerSamples::new("docker exec", &by_cli);
+    let api = PeerSamples::new("the engine's exec API", &api);
     Ok(vec![
-        figure("exec-cli", median, Some(by_cli.median()), Target::Ratio(0.02)),
-        figure("exec-api", median, Some(api.median()), Target::Ratio(0.033)),
-        figure("exec-median", median, None, Target::Most(1.5)),
-        figure("exec-p95", ours.p95(), None, Target::Most(3.0)),
-        figure("exec-reused", after_a_pause.median(), None, Target::Most(5.0)),
+        figure("exec-cli", MEDIAN, &ours, Some(cli), Target::Ratio(0.02)),
+        figure("exec-api", MEDIAN, &ours, Some(api), Target::Ratio(0.033)),
+        figure("exec-median", MEDIAN, &ours, None, Target::Most(1.5)),
+        figure("exec-p95", P95, &ours, None, Target::Most(3.0)),
+        figure("exec-reused", MEDIAN, &after_a_pause, None, Target::Most(5.0)),
     ])
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::peers::Peers;
 use super::route::Connection;
 
@@ -17,7 +17,7 @@ pub(crate) async fn measure(peers: &Peers) -> Fallible<Vec<Figure>> {
     for route in routes {
         connections.push((route.connect().await?, Vec::new()));
     }
-    for number in 0..WARM_UP + REQUESTS {
+    for number in 0..WARM_UP + quick::rounds(REQUESTS) {
         for (connection, times) in &mut connections {
             let time = timed(connection).await?;
             if number >= WARM_UP {
@@ -30,8 +30,9 @@ pub(crate) async fn measure(peers: &Peers) -> Fallible<Vec<Figure>> {
     Ok(vec![Figure {
         name: "added-latency",
         unit: "us",
-        ours: ours.median() - direct.median(),
-        peer: Some(squid.median() - direct.median()),
+        at: MEDIAN,
+        ours: ours.added_to(&direct),
+        peer: Some(PeerSamples::new("squid", &squid.added_to(&direct))),
         target: Target::Most(500.0),
     }])
 }

@@ -20,9 +20,9 @@ mod stage;
 mod tunnel;
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use figure::Figure;
+use figure::results::{Results, Tool};
 use peers::Peers;
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -42,36 +42,43 @@ fn main() -> Fallible<()> {
     }
 }
 
+fn tools(peers: &Path) -> [Tool; 3] {
+    let squid = peers.join("squid");
+    let libraries = format!(
+        "LD_LIBRARY_PATH={0}/usr/lib/{1}-linux-gnu:{0}/usr/lib",
+        squid.display(),
+        std::env::consts::ARCH
+    );
+    let program = squid.join("usr/sbin/squid").display().to_string();
+    [
+        Tool::docker(),
+        Tool::by("squid", ["env".to_owned(), libraries, program, "-v".to_owned()]),
+        Tool::at("mitmproxy", &peers.join("mitmproxy/bin/mitmdump")),
+    ]
+}
+
 /// Measures everything, or what the arguments name.
 async fn measure(args: &[String]) -> Fallible<()> {
     let named: Vec<&String> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
     let wanted = |name: &str| named.is_empty() || named.iter().any(|one| *one == name);
     let dir = args.iter().find_map(|arg| arg.strip_prefix("--peers="));
     let dir = PathBuf::from(dir.ok_or("`--peers=DIR` must be what benches/gateway/install prints")?);
-    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
-        println!("load of the machine before: {}", load.trim());
-    }
+    let mut results = Results::begin("gateway", &tools(&dir));
     let peers = Peers::start(&dir).await?;
     if wanted("latency") {
-        report(latency::measure(&peers).await?);
+        results.report(latency::measure(&peers).await?)?;
     }
     if wanted("rate") {
-        report(rate::measure(&peers).await?);
+        results.report(rate::measure(&peers).await?)?;
     }
     if wanted("tunnel") {
-        report(tunnel::measure(&peers).await?);
+        results.report(tunnel::measure(&peers).await?)?;
     }
     if wanted("memory") {
-        report(memory::measure(&peers).await?);
+        results.report(memory::measure(&peers).await?)?;
     }
     if wanted("sealed") {
-        report(sealed::measure().await?);
+        results.report(sealed::measure().await?)?;
     }
     Ok(())
-}
-
-fn report(figures: Vec<Figure>) {
-    for figure in figures {
-        println!("{figure}");
-    }
 }

@@ -1,7 +1,7 @@
 //! The memory of one process that serves many sandboxes.
 
 use super::Fallible;
-use super::figure::{Figure, Target};
+use super::figure::{Figure, MEDIAN, Samples, Target};
 use super::peers::Peers;
 
 const SANDBOXES: usize = 100;
@@ -22,7 +22,8 @@ pub(crate) async fn measure(peers: &Peers) -> Fallible<Vec<Figure>> {
     Ok(vec![Figure {
         name: "100-sandboxes-memory",
         unit: "MB",
-        ours: resident / 1000.0,
+        at: MEDIAN,
+        ours: Samples::one(resident / 1000.0),
         peer: None,
         target: Target::Most(100.0),
     }])

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::peers::Peers;
 use super::route::Route;
 
@@ -17,7 +17,7 @@ const TURNS: usize = 5;
 pub(crate) async fn measure(peers: &Peers) -> Fallible<Vec<Figure>> {
     let routes = [&peers.ours, &peers.squid, &peers.mitmproxy];
     let mut shares = [const { Vec::new() }; 3];
-    for _ in 0..TURNS {
+    for _ in 0..quick::rounds(TURNS) {
         for (route, shares) in routes.iter().zip(&mut shares) {
             shares.push(share(route).await?);
         }
@@ -27,16 +27,21 @@ pub(crate) async fn measure(peers: &Peers) -> Fallible<Vec<Figure>> {
     for (name, share) in [("ours", &ours), ("squid", &squid), ("mitmproxy", &mitmproxy)] {
         println!("requests a second, {name}: {:.0}", 1e6 / share.median());
     }
-    let figure = |name, peer: &Samples, most| Figure {
+    let figure = |name, peer, most| Figure {
         name,
         unit: "us",
-        ours: ours.median(),
-        peer: Some(peer.median()),
+        at: MEDIAN,
+        ours: ours.clone(),
+        peer: Some(peer),
         target: Target::Ratio(most),
     };
     Ok(vec![
-        figure("request-to-squid", &squid, 1.0),
-        figure("request-to-mitmproxy", &mitmproxy, 0.2),
+        figure("request-to-squid", PeerSamples::new("squid", &squid), 1.0),
+        figure(
+            "request-to-mitmproxy",
+            PeerSamples::new("mitmproxy", &mitmproxy),
+            0.2,
+        ),
     ])
 }
 

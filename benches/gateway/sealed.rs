@@ -7,7 +7,7 @@ use ralph::network::{Policy, PolicyRule};
 use ralph::sandbox::{Provider, SandboxSpec};
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, P95, PeerSamples, Samples, Target, quick};
 use super::stage::{Stage, exec};
 
 const ROUNDS: usize = 40;
@@ -26,23 +26,24 @@ async fn take_turns(stage: &Stage) -> Fallible<Vec<Figure>> {
     first_command(stage).await?;
     stage.run(&peer).await?;
     let (mut sealed, mut docker_run) = (vec![], vec![]);
-    for _ in 0..ROUNDS {
+    for _ in 0..quick::rounds(ROUNDS) {
         sealed.push(first_command(stage).await?);
         docker_run.push(stage.run(&peer).await?);
     }
     let [sealed, docker_run] = [sealed, docker_run].map(Samples::milliseconds);
     println!("first command, ms: sealed {sealed}; docker run {docker_run}");
-    let figure = |name, ours, peer, target| Figure {
+    let figure = |name, at, peer, target| Figure {
         name,
         unit: "ms",
-        ours,
+        at,
+        ours: sealed.clone(),
         peer,
         target,
     };
-    let (ours, peer) = (sealed.median(), docker_run.median());
+    let peer = PeerSamples::new("docker run", &docker_run);
     Ok(vec![
-        figure("sealed-first", ours, Some(peer), Target::Ratio(2.0)),
-        figure("sealed-first-p95", sealed.p95(), None, Target::Most(900.0)),
+        figure("sealed-first", MEDIAN, Some(peer), Target::Ratio(2.0)),
+        figure("sealed-first-p95", P95, None, Target::Most(900.0)),
     ])
 }
 

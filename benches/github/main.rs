@@ -13,38 +13,31 @@ mod writes;
 use std::error::Error;
 use std::thread;
 
-use figure::Figure;
+use figure::results::{Results, Tool};
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Measures everything, or what the arguments name. `--quick` takes a third of the time, and does not reach the limit of an
-/// hour.
+/// Measures everything, or what the arguments name. A quick measurement does not reach the limit of an hour.
 fn main() -> Fallible<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let is_quick = args.iter().any(|arg| arg == "--quick");
     let named: Vec<&String> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
     let wanted = |name: &str| named.is_empty() || named.iter().any(|one| *one == name);
-    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
-        println!("load of the host before: {}", load.trim());
-    }
+    let mut results = Results::begin(
+        "github",
+        &[Tool::named("curl"), Tool::named("jq"), Tool::named("git")],
+    );
     // First and alone, since it is the only one that takes times.
     if wanted("tick") {
-        report(tick::measure()?);
+        results.report(tick::measure()?)?;
     }
     // Counts only, so each can be made beside the other.
     thread::scope(|scope| {
         let idle = wanted("idle").then(|| scope.spawn(idle::measure));
-        let writes = wanted("writes").then(|| scope.spawn(move || writes::measure(is_quick)));
+        let writes = wanted("writes").then(|| scope.spawn(writes::measure));
         for part in [idle, writes].into_iter().flatten() {
             let figures = part.join().map_err(|_| "a part of the benchmark panicked")?;
-            report(figures?);
+            results.report(figures?)?;
         }
         Ok(())
     })
-}
-
-fn report(figures: Vec<Figure>) {
-    for figure in figures {
-        println!("{figure}");
-    }
 }

@@ -13,7 +13,7 @@ use ralph::image::load::{LayerCache, LayerOrder, LoadRequest, LoadSource, SentLa
 use serde_json::json;
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::stage::{LABEL, Stage, tag, write_file};
 
 /// The program of the tests, which makes the same layers as that of Nix's `streamLayeredImage`.
@@ -23,7 +23,7 @@ const LAYERS: u64 = 60;
 const FILES: u64 = 10;
 const FILE: u64 = 1_000_000;
 const SMALL: u64 = 100_000;
-const RELOADS: u64 = 6;
+const RELOADS: usize = 6;
 
 /// An engine that has the image gets one of which one small store path changed.
 pub(crate) async fn reload(stage: &Stage) -> Fallible<Vec<Figure>> {
@@ -38,7 +38,7 @@ pub(crate) async fn reload(stage: &Stage) -> Fallible<Vec<Figure>> {
         load_with_us(stage, program).await?;
     }
     let (mut ours, mut peer, mut run) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..RELOADS {
+    for _ in 0..quick::rounds(RELOADS) {
         change()?;
         peer.push(load_with_docker(stage, &store.program).await?);
         change()?;
@@ -55,8 +55,9 @@ pub(crate) async fn reload(stage: &Stage) -> Fallible<Vec<Figure>> {
     Ok(vec![Figure {
         name: "flake-reload",
         unit: "ms",
-        ours: ours.median(),
-        peer: Some(peer.median()),
+        at: MEDIAN,
+        ours,
+        peer: Some(PeerSamples::new("its program | docker load", &peer)),
         target: Target::Ratio(0.67),
     }])
 }

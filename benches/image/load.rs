@@ -13,7 +13,7 @@ use serde_json::json;
 use tar::{Builder, Header};
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::stage::{LABEL, Stage, tag, write_noise};
 
 /// The layers that do not change, as in an image that Nix makes of store paths: `mkSandboxImage` allows for 100.
@@ -22,7 +22,7 @@ const MANY: [u64; 60] = [10_000_000; 60];
 const FEW: [u64; 4] = [300_000_000, 150_000_000, 100_000_000, 50_000_000];
 const SMALL: u64 = 100_000;
 /// What takes over a second is measured less often.
-const RELOADS: u64 = 12;
+const RELOADS: usize = 12;
 const OURS_PER_RELOAD: u64 = 3;
 const FIRST_LOADS: usize = 9;
 
@@ -44,7 +44,7 @@ async fn reload_of(stage: &Stage, name: &'static str, layers: &[u64]) -> Fallibl
     next(&mut archive)?;
     load_with_us(stage, &archive).await?;
     let (mut ours, mut peer, mut least) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..RELOADS {
+    for round in 0..quick::rounds(RELOADS) as u64 {
         next(&mut archive)?;
         peer.push(load_with_docker(stage, &archive).await?);
         for number in 0..OURS_PER_RELOAD {
@@ -67,8 +67,9 @@ async fn reload_of(stage: &Stage, name: &'static str, layers: &[u64]) -> Fallibl
     Ok(Figure {
         name,
         unit: "ms",
-        ours: ours.median(),
-        peer: Some(peer.median()),
+        at: MEDIAN,
+        ours,
+        peer: Some(PeerSamples::new("docker load", &peer)),
         target: Target::Ratio(0.1),
     })
 }
@@ -79,7 +80,7 @@ pub(crate) async fn first_load(stage: &Stage) -> Fallible<Vec<Figure>> {
     archive.change(0)?;
     let (mut ours, mut peer) = (Vec::new(), Vec::new());
     // Who comes first takes turns too: what one of them leaves to be written to disk slows down the other.
-    for round in 0..FIRST_LOADS {
+    for round in 0..quick::rounds(FIRST_LOADS) {
         for theirs in [round % 2 == 0, round % 2 == 1] {
             stage.clean().await?;
             if theirs {
@@ -99,8 +100,9 @@ pub(crate) async fn first_load(stage: &Stage) -> Fallible<Vec<Figure>> {
     Ok(vec![Figure {
         name: "first-load",
         unit: "ms",
-        ours: ours.median(),
-        peer: Some(peer.median()),
+        at: MEDIAN,
+        ours,
+        peer: Some(PeerSamples::new("docker load", &peer)),
         // No slower than the engine's own client, which does the same work.
         target: Target::Ratio(1.0),
     }])

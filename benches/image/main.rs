@@ -14,7 +14,7 @@ mod stage;
 
 use std::error::Error;
 
-use figure::Figure;
+use figure::results::{Results, Tool};
 use stage::Stage;
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -39,34 +39,26 @@ fn main() -> Fallible<()> {
 async fn measure(named: &[String]) -> Fallible<()> {
     let wanted = |name: &str| named.is_empty() || named.iter().any(|one| one == name);
     let stage = Stage::set_up().await?;
-    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
-        println!("load of the host before: {}", load.trim());
-    }
+    let mut results = Results::begin("image", &[Tool::docker(), Tool::named("git"), Tool::named("nix")]);
     if wanted("context") {
-        report(context::measure(&stage).await?);
+        results.report(context::measure(&stage).await?)?;
     }
     if wanted("reload") {
-        report(load::reload(&stage).await?);
+        results.report(load::reload(&stage).await?)?;
     }
     if wanted("flake-reload") {
-        report(flake::reload(&stage).await?);
+        results.report(flake::reload(&stage).await?)?;
     }
     if wanted("first-load") {
-        report(load::first_load(&stage).await?);
+        results.report(load::first_load(&stage).await?)?;
     }
     // Last, since it needs more than an engine: git, and nix for the flake.
     if wanted("no-op") {
-        report(no_op::small(&stage).await?);
-        report(no_op::large(&stage).await?);
+        results.report(no_op::small(&stage).await?)?;
+        results.report(no_op::large(&stage).await?)?;
     }
     if wanted("no-op-flake") {
-        report(no_op::flake(&stage).await?);
+        results.report(no_op::flake(&stage).await?)?;
     }
     Ok(())
-}
-
-fn report(figures: Vec<Figure>) {
-    for figure in figures {
-        println!("{figure}");
-    }
 }

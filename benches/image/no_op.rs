@@ -7,7 +7,7 @@ use std::time::Duration;
 use ralph::exec::Command;
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::stage::{LABEL, Stage, tag, write_file};
 
 const RALPH: &str = env!("CARGO_BIN_EXE_ralph");
@@ -16,6 +16,8 @@ const ROUNDS: usize = 30;
 const BASE: &str = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n";
 const LAYER: &str = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY files /files\n";
 const FILE: u64 = 2_000_000;
+const NIX_CONFIG: &str =
+    "experimental-features = nix-command flakes\nsandbox = false\nbuild-users-group =\nsubstituters =\n";
 
 /// A base and a project layer of one small file.
 pub(crate) async fn small(stage: &Stage) -> Fallible<Vec<Figure>> {
@@ -23,13 +25,15 @@ pub(crate) async fn small(stage: &Stage) -> Fallible<Vec<Figure>> {
     let figure = |name, peer, target| Figure {
         name,
         unit: "ms",
-        ours: ours.median(),
+        at: MEDIAN,
+        ours: ours.clone(),
         peer,
         target,
     };
+    let peer = PeerSamples::new("two docker builds", &peer);
     Ok(vec![
         figure("no-op-small", None, Target::Most(20.0)),
-        figure("no-op-small-to-docker", Some(peer.median()), Target::Ratio(0.2)),
+        figure("no-op-small-to-docker", Some(peer), Target::Ratio(0.2)),
     ])
 }
 
@@ -39,8 +43,9 @@ pub(crate) async fn large(stage: &Stage) -> Fallible<Vec<Figure>> {
     Ok(vec![Figure {
         name: "no-op-200-mb",
         unit: "ms",
-        ours: ours.median(),
-        peer: Some(peer.median()),
+        at: MEDIAN,
+        ours,
+        peer: Some(PeerSamples::new("two docker builds", &peer)),
         target: Target::Ratio(0.2),
     }])
 }
@@ -50,12 +55,17 @@ pub(crate) async fn flake(stage: &Stage) -> Fallible<Vec<Figure>> {
     let project = Project::new(stage, "flake").await?;
     project.copy_flake()?;
     stage.git(&project.dir, &["add", "--all"]).await?;
+    // Nix remembers what it has evaluated only of a commit.
+    let person = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+    let commit = ["commit", "--quiet", "--message", "Add the flake"];
+    stage.git(&project.dir, &[&person[..], &commit].concat()).await?;
     let starts = project.watch_nix(stage).await?;
     stage.run(&project.ralph(&[])).await?;
     let before = fs::read_to_string(&starts)?;
-    let mut ours = Vec::new();
-    for _ in 0..ROUNDS {
+    let (mut ours, mut peer) = (Vec::new(), Vec::new());
+    for _ in 0..quick::rounds(ROUNDS) {
         ours.push(project.no_op(stage, &[]).await?);
+        peer.push(project.nix_build(stage).await?);
     }
     let image = stage.run(&project.ralph(&[])).await?.0;
     stage.engine.remove_image(image.trim()).await?;
@@ -63,13 +73,14 @@ pub(crate) async fn flake(stage: &Stage) -> Fallible<Vec<Figure>> {
     if before.is_empty() || fs::read_to_string(&starts)? != before {
         return Err("`nix` was started for an image that is there, or never for one that was not".into());
     }
-    let ours = Samples::milliseconds(ours);
-    println!("no-op of a flake, ms: {ours}");
+    let (ours, peer) = (Samples::milliseconds(ours), Samples::milliseconds(peer));
+    println!("no-op of a flake, ms: {ours}; nix build {peer}");
     Ok(vec![Figure {
         name: "no-op-flake",
         unit: "ms",
-        ours: ours.median(),
-        peer: None,
+        at: MEDIAN,
+        ours,
+        peer: Some(PeerSamples::new("nix build", &peer)),
         target: Target::Most(20.0),
     }])
 }
@@ -90,7 +101,7 @@ async fn compare(stage: &Stage, name: &str, sizes: &[u64]) -> Fallible<(Samples,
     tokio::time::sleep(Duration::from_secs(3)).await;
     stage.run(&project.ralph(&thin)).await?;
     let (mut ours, mut peer) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
+    for _ in 0..quick::rounds(ROUNDS) {
         ours.push(project.no_op(stage, &thin).await?);
         peer.push(project.docker_builds(stage).await?);
     }
@@ -167,14 +178,13 @@ impl Project {
 
     /// `ralph image build` with these arguments.
     fn ralph(&self, args: &[&str]) -> Command {
-        const NIX: &str = "experimental-features = nix-command flakes\nsandbox = false\nbuild-users-group =\nsubstituters =\n";
         let start = format!("PATH=\"{}:$PATH\" exec \"$0\" \"$@\"", self.bin.display());
         Command::new("sh")
             .args(["-c", &start, RALPH, "image", "build"])
             .args(args.iter().copied())
             .cwd(&self.dir)
             .env("RALPH_HOME", self.home.to_string_lossy())
-            .env("NIX_CONFIG", NIX)
+            .env("NIX_CONFIG", NIX_CONFIG)
     }
 
     /// How long `ralph image build` takes to find that nothing is to be done.
@@ -186,6 +196,15 @@ impl Project {
             return Ok(spent);
         }
         Err(format!("something was done: {report}").into())
+    }
+
+    /// How long Nix takes to find that the flake's image is there. It does not ask the engine.
+    async fn nix_build(&self, stage: &Stage) -> Fallible<Duration> {
+        let command = Command::new("nix")
+            .args(["build", "--no-link", ".#dockerImage"])
+            .cwd(&self.dir)
+            .env("NIX_CONFIG", NIX_CONFIG);
+        Ok(stage.run(&command).await?.1)
     }
 
     /// Both builds, one after the other, as a script would have them done.

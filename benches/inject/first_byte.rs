@@ -2,7 +2,7 @@
 
 use super::Fallible;
 use super::client::Client;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, Samples, Target, quick};
 use super::stage::Stage;
 
 const CALLS: usize = 2000;
@@ -15,7 +15,7 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Figure> {
     let mut direct = Client::connect(&stage.direct, &words).await?;
     let mut ours = Client::connect(&stage.ours, &words).await?;
     let (mut around, mut through) = (Vec::new(), Vec::new());
-    for _ in 0..CALLS {
+    for _ in 0..WARM_UP + quick::rounds(CALLS - WARM_UP) {
         around.push(direct.call().await?);
         through.push(ours.call().await?);
     }
@@ -28,7 +28,8 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Figure> {
     Ok(Figure {
         name: "inject-first-byte",
         unit: "us",
-        ours: (with - without) * 1000.0,
+        at: MEDIAN,
+        ours: through.added_to(&around).map(|ms| ms * 1000.0),
         peer: None,
         target: Target::Most(500.0),
     })

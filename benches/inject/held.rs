@@ -2,7 +2,7 @@
 
 use super::Fallible;
 use super::client::Client;
-use super::figure::{Figure, Target};
+use super::figure::{Figure, MEDIAN, Samples, Target};
 use super::stage::Stage;
 use super::upstream::HOLD;
 
@@ -22,7 +22,8 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Figure> {
     Ok(Figure {
         name: "inject-200-streams",
         unit: "MB",
-        ours: with,
+        at: MEDIAN,
+        ours: Samples::one(with),
         peer: None,
         target: Target::Most(80.0),
     })

@@ -16,7 +16,9 @@ mod throughput;
 mod upstream;
 
 use std::error::Error;
+use std::path::PathBuf;
 
+use figure::results::{Results, Tool};
 use stage::Stage;
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -32,27 +34,35 @@ fn main() -> Fallible<()> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
-            println!("load of the machine before: {}", load.trim());
-        }
+        let mut results = Results::begin("inject", &tools());
         if wanted("first-request") {
-            for figure in first_request::measure().await? {
-                println!("{figure}");
-            }
+            results.report(first_request::measure().await?)?;
         }
         if named == ["first-request"] {
             return Ok(());
         }
         let stage = Stage::set_up().await?;
         if wanted("first-byte") {
-            println!("{}", first_byte::measure(&stage).await?);
+            results.report([first_byte::measure(&stage).await?])?;
         }
         if wanted("held") {
-            println!("{}", held::measure(&stage).await?);
+            results.report([held::measure(&stage).await?])?;
         }
         if wanted("throughput") {
-            println!("{}", throughput::measure(&stage).await?);
+            results.report([throughput::measure(&stage).await?])?;
         }
         Ok(())
     })
+}
+
+/// The engine, and what benches/inject/run has installed.
+fn tools() -> Vec<Tool> {
+    #[expect(clippy::disallowed_methods, reason = "benches/inject/run says where they are")]
+    let installed = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let mut tools = vec![Tool::docker()];
+    tools.extend(installed("RALPH_TEST_LITELLM").map(|program| Tool::at("LiteLLM", &program)));
+    if let Some(folder) = installed("RALPH_TEST_AGENTS") {
+        tools.extend(["claude", "codex", "opencode"].map(|name| Tool::at(name, &folder.join(name))));
+    }
+    tools
 }

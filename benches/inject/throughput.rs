@@ -6,44 +6,53 @@ use tokio::task::JoinSet;
 
 use super::Fallible;
 use super::client::{Client, Way};
-use super::figure::{Figure, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::stage::Stage;
 
 const AT_A_TIME: usize = 16;
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(3);
+const QUICK_ROUND: Duration = Duration::from_secs(1);
 
 pub(crate) async fn measure(stage: &Stage) -> Fallible<Figure> {
     let peer = stage.litellm().await?;
-    let (mut ours, mut theirs, mut direct) = (0.0, 0.0, 0.0);
+    let (mut ours, mut theirs, mut direct) = (vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
-        ours += per_second(&stage.ours).await?;
-        direct += per_second(&stage.direct).await?;
+        ours.push(time_per_call(&stage.ours).await?);
+        direct.push(time_per_call(&stage.direct).await?);
         if let Some((_running, way)) = &peer {
-            theirs += per_second(way).await?;
+            theirs.push(time_per_call(way).await?);
         }
     }
-    let mean = |sum: f64| sum / f64::from(u32::try_from(ROUNDS).unwrap_or(1));
-    let (ours, theirs, direct) = (mean(ours), mean(theirs), mean(direct));
-    println!("streamed calls per second: ours {ours:.0}, LiteLLM {theirs:.0}, without either {direct:.0}");
-    let microseconds = |rate: f64| 1e6 / rate;
+    let [ours, direct] = [ours, direct].map(Samples::from_iter);
+    let theirs = (!theirs.is_empty()).then(|| Samples::from_iter(theirs));
+    let rate = |samples: &Samples| 1e6 / samples.median();
+    println!(
+        "streamed calls per second: ours {:.0}, LiteLLM {:.0}, without either {:.0}",
+        rate(&ours),
+        theirs.as_ref().map_or(0.0, rate),
+        rate(&direct)
+    );
     Ok(Figure {
         name: "inject-call",
         unit: "us",
-        ours: microseconds(ours),
-        peer: peer.is_some().then(|| microseconds(theirs)),
+        at: MEDIAN,
+        ours,
+        peer: theirs.map(|theirs| PeerSamples::new("LiteLLM", &theirs)),
         target: Target::Ratio(0.1),
     })
 }
 
-async fn per_second(way: &Way) -> Fallible<f64> {
+/// Microseconds for each call, of all callers together.
+async fn time_per_call(way: &Way) -> Fallible<f64> {
+    let round = quick::pick(ROUND, QUICK_ROUND);
     let started = Instant::now();
     let mut callers = JoinSet::new();
     for _ in 0..AT_A_TIME {
         let mut client = Client::connect(way, "hello").await?;
         callers.spawn(async move {
             let mut calls = 0_u32;
-            while started.elapsed() < ROUND {
+            while started.elapsed() < round {
                 client.call().await?;
                 calls += 1;
             }
@@ -54,5 +63,5 @@ async fn per_second(way: &Way) -> Fallible<f64> {
     while let Some(done) = callers.join_next().await {
         calls += done??;
     }
-    Ok(f64::from(calls) / started.elapsed().as_secs_f64())
+    Ok(started.elapsed().as_secs_f64() * 1e6 / f64::from(calls))
 }

@@ -11,7 +11,7 @@ use ralph::state::RunOutcomeKind;
 use serde_json::json;
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target};
 use super::program::megabytes;
 use super::stage::{self, Stage};
 
@@ -41,15 +41,20 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
         Figure {
             name: "50-runs-memory",
             unit: "MB",
-            ours: peak,
+            at: MEDIAN,
+            ours: Samples::one(peak),
             peer: None,
             target: Target::Most(200.0),
         },
         Figure {
             name: "50-runs-time",
             unit: "s",
-            ours: ours.as_secs_f64(),
-            peer: Some(peer.as_secs_f64()),
+            at: MEDIAN,
+            ours: Samples::one(ours.as_secs_f64()),
+            peer: Some(PeerSamples::new(
+                "one after the other",
+                &Samples::one(peer.as_secs_f64()),
+            )),
             target: Target::Ratio(1.0),
         },
     ])

@@ -1,9 +1,21 @@
-//! Samples, and the line that a figure is printed as.
+//! Samples, and the line that a figure is printed as. What all benchmarks share is below this module: `results` keeps the
+//! samples as JSON, `quick` says how often to measure.
+
+#[path = "quick.rs"]
+pub(crate) mod quick;
+#[path = "results.rs"]
+pub(crate) mod results;
 
 use std::fmt;
 use std::time::Duration;
 
+/// The share of samples below the median, and below the 95th and 99th percentile: what a figure can be.
+pub(crate) const MEDIAN: f64 = 0.5;
+pub(crate) const P95: f64 = 0.95;
+pub(crate) const P99: f64 = 0.99;
+
 /// What was measured, many times, in one unit.
+#[derive(Clone)]
 pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {
@@ -14,17 +26,33 @@ impl Samples {
             .collect()
     }
 
+    /// Of what was measured once, or counted.
+    pub(crate) fn one(value: f64) -> Self {
+        Self(vec![value])
+    }
+
     pub(crate) fn median(&self) -> f64 {
-        self.quantile(0.5)
+        self.quantile(MEDIAN)
     }
 
     pub(crate) fn p95(&self) -> f64 {
-        self.quantile(0.95)
+        self.quantile(P95)
     }
 
     /// The samples of one stretch, in the order they were taken.
     pub(crate) fn part(&self, range: std::ops::Range<usize>) -> Self {
         Self(self.0[range].to_vec())
+    }
+
+    /// Each sample in another unit, or compared with something.
+    pub(crate) fn map(&self, change: impl Fn(f64) -> f64) -> Self {
+        self.0.iter().copied().map(change).collect()
+    }
+
+    /// How much more each sample is than the median of others. Its median is the difference of the medians.
+    pub(crate) fn added_to(&self, others: &Self) -> Self {
+        let base = others.median();
+        self.map(|one| one - base)
     }
 
     pub(crate) fn quantile(&self, share: f64) -> f64 {
@@ -62,9 +90,27 @@ impl fmt::Display for Samples {
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
-    pub(crate) ours: f64,
-    pub(crate) peer: Option<f64>,
+    /// Which quantile of the samples the figure is, on both sides.
+    pub(crate) at: f64,
+    pub(crate) ours: Samples,
+    pub(crate) peer: Option<PeerSamples>,
     pub(crate) target: Target,
+}
+
+/// What ours is compared with.
+pub(crate) struct PeerSamples {
+    /// The program or command, as a user knows it.
+    pub(crate) name: &'static str,
+    pub(crate) samples: Samples,
+}
+
+impl PeerSamples {
+    pub(crate) fn new(name: &'static str, samples: &Samples) -> Self {
+        Self {
+            name,
+            samples: samples.clone(),
+        }
+    }
 }
 
 /// What a figure must reach.
@@ -76,23 +122,32 @@ pub(crate) enum Target {
 }
 
 impl Figure {
+    fn value(&self) -> f64 {
+        self.ours.quantile(self.at)
+    }
+
+    fn peers_value(&self) -> Option<f64> {
+        Some(self.peer.as_ref()?.samples.quantile(self.at))
+    }
+
     fn ratio(&self) -> Option<f64> {
-        self.peer.map(|peer| self.ours / peer)
+        self.peers_value().map(|peer| self.value() / peer)
     }
 
     fn is_reached(&self) -> bool {
         match self.target {
             Target::Ratio(most) => self.ratio().is_some_and(|ratio| ratio <= most),
-            Target::Most(most) => self.ours <= most,
+            Target::Most(most) => self.value() <= most,
         }
     }
 }
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, unit, ours, .. } = self;
+        let Self { name, unit, .. } = self;
+        let (ours, suffix) = (self.value(), results::suffix());
         let peer = self
-            .peer
+            .peers_value()
             .map_or("-".to_owned(), |peer| format!("{peer:.1}{unit}"));
         let ratio = self.ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
         let target = match self.target {
@@ -102,7 +157,7 @@ impl fmt::Display for Figure {
         let verdict = if self.is_reached() { "ok" } else { "short" };
         write!(
             f,
-            "bench {name} ours={ours:.1}{unit} peer={peer} ratio={ratio} target={target} {verdict}"
+            "bench {name}{suffix} ours={ours:.1}{unit} peer={peer} ratio={ratio} target={target} {verdict}"
         )
     }
 }

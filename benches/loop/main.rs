@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "nothing here is called by others")]
 
 mod concurrent;
+#[allow(dead_code, reason = "other benchmarks need more of it")]
 mod figure;
 mod overhead;
 mod program;
@@ -13,7 +14,7 @@ mod young;
 
 use std::error::Error;
 
-use figure::Figure;
+use figure::results::{Results, Tool};
 use stage::Stage;
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -35,31 +36,23 @@ async fn measure() -> Fallible<()> {
         .collect();
     let wanted = |name: &str| named.is_empty() || named.iter().any(|one| one == name);
     let stage = Stage::set_up()?;
-    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
-        println!("load of the machine before: {}", load.trim());
-    }
+    let mut results = Results::begin("loop", &[Tool::named("git")]);
     // First, because it reads how large this very process ever was.
     if wanted("concurrent") {
-        report(concurrent::measure(&stage).await?);
+        results.report(concurrent::measure(&stage).await?)?;
     }
     if wanted("start-up") {
-        report(program::start_up(&stage).await?);
+        results.report(program::start_up(&stage).await?)?;
     }
     if wanted("signature") {
-        report(signature::measure(&stage).await?);
+        results.report(signature::measure(&stage).await?)?;
     }
     let large = stage.repository("large", stage::LARGE).await?;
     if wanted("memory") {
-        report(program::memory(&stage, &large).await?);
+        results.report(program::memory(&stage, &large).await?)?;
     }
     if wanted("iteration") {
-        report(overhead::measure(&stage, &large).await?);
+        results.report(overhead::measure(&stage, &large).await?)?;
     }
     Ok(())
-}
-
-fn report(figures: Vec<Figure>) {
-    for figure in figures {
-        println!("{figure}");
-    }
 }

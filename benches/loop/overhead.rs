@@ -11,29 +11,33 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use super::Fallible;
-use super::figure::{Figure, Target};
+use super::figure::{Figure, MEDIAN, P95, PeerSamples, Samples, Target, quick};
 use super::stage::{self, Stage};
-use super::stopwatch::Stopwatch;
+use super::stopwatch::{Stopwatch, WARM_UP};
 use super::young::Young;
 
 const ITERATIONS: u32 = 200;
-/// From this iteration on, a run that began just then takes turns with the one that is measured.
-const TURNS_FROM: u32 = 151;
-/// The counted samples of those iterations.
-const LATE: std::ops::Range<usize> = 140..190;
+/// Too few to see growth, but the figure is printed.
+const QUICK_ITERATIONS: u32 = 40;
+/// In so many of the last iterations, a run that began just then takes turns with the one that is measured.
+const LATE: u32 = 50;
+const QUICK_LATE: u32 = 10;
 
 pub(crate) async fn measure(stage: &Stage, repository: &Path) -> Fallible<Vec<Figure>> {
+    let iterations = quick::pick(ITERATIONS, QUICK_ITERATIONS);
+    let late = quick::pick(LATE, QUICK_LATE);
     let model = Arc::new(Interleaved {
         peer: Peer::clone(stage, repository).await?,
         peers_time: Mutex::default(),
         stage: stage.clone(),
         watch: Arc::default(),
         young: Mutex::default(),
+        turns_from: iterations - late + 1,
     });
     let ended = stage
-        .run(repository, (model.clone(), model.watch.clone()), ITERATIONS)
+        .run(repository, (model.clone(), model.watch.clone()), iterations)
         .await?;
-    if ended.used.iterations != ITERATIONS {
+    if ended.used.iterations != iterations {
         return Err(format!("the run ended early: {}", ended.reason).into());
     }
     let ours = model.watch.samples();
@@ -45,27 +49,26 @@ pub(crate) async fn measure(stage: &Stage, repository: &Path) -> Fallible<Vec<Fi
         .take()
         .ok_or("no run took turns")?
         .samples();
-    let old = ours.part(LATE);
+    // The first ones are not counted.
+    let counted = iterations as usize - WARM_UP;
+    let old = ours.part(counted - late as usize..counted);
     println!("iteration, ms: ours {ours}; git status, add, diff and commit {peer}");
-    println!("in turns, ms: iterations 151 to 200 {old}; 11 to 60 of another run {young}");
-    let figure = |name, ours, peer, target| Figure {
+    println!("in turns, ms: the last {late} iterations {old}; {late} early ones of another run {young}");
+    let figure = |name, at, ours: &Samples, peer, target| Figure {
         name,
         unit: "ms",
-        ours,
+        at,
+        ours: ours.clone(),
         peer,
         target,
     };
-    let bare = Some(peer.median());
+    let git = || Some(PeerSamples::new("git status, add, diff, commit", &peer));
+    let young = Some(PeerSamples::new("early iterations", &young));
     Ok(vec![
-        figure("iteration", ours.median(), bare, Target::Ratio(1.5)),
-        figure("iteration-p95", ours.p95(), Some(peer.p95()), Target::Ratio(1.5)),
-        figure("iteration-median", ours.median(), None, Target::Most(250.0)),
-        figure(
-            "iteration-growth",
-            old.median(),
-            Some(young.median()),
-            Target::Ratio(1.15),
-        ),
+        figure("iteration", MEDIAN, &ours, git(), Target::Ratio(1.5)),
+        figure("iteration-p95", P95, &ours, git(), Target::Ratio(1.5)),
+        figure("iteration-median", MEDIAN, &ours, None, Target::Most(250.0)),
+        figure("iteration-growth", MEDIAN, &old, young, Target::Ratio(1.15)),
     ])
 }
 
@@ -77,13 +80,14 @@ struct Interleaved {
     stage: Stage,
     watch: Arc<Stopwatch>,
     young: Mutex<Option<Young>>,
+    turns_from: u32,
 }
 
 impl Interleaved {
     async fn let_the_others_work(&self, iteration: u32) -> Fallible<()> {
         let spent = self.peer.work(&Change::number(iteration)).await?;
         self.peers_time.lock().await.push(spent);
-        if iteration >= TURNS_FROM {
+        if iteration >= self.turns_from {
             let mut young = self.young.lock().await;
             if young.is_none() {
                 *young = Some(Young::warmed_up(&self.stage).await?);

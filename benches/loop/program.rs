@@ -7,16 +7,17 @@ use ralph::exec::{Command, Discard};
 use serde_json::json;
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, P95, PeerSamples, Samples, Target, quick};
 use super::stage::{self, Stage};
 
 const RALPH: &str = env!("CARGO_BIN_EXE_ralph");
 const STARTS: usize = 50;
 const ITERATIONS: u32 = 30;
+const QUICK_ITERATIONS: u32 = 10;
 
 pub(crate) async fn start_up(stage: &Stage) -> Fallible<Vec<Figure>> {
     let (mut ours, mut git) = (Vec::new(), Vec::new());
-    for _ in 0..STARTS {
+    for _ in 0..quick::rounds(STARTS) {
         ours.push(time_version(stage, RALPH).await?);
         git.push(time_version(stage, "git").await?);
     }
@@ -25,8 +26,9 @@ pub(crate) async fn start_up(stage: &Stage) -> Fallible<Vec<Figure>> {
     Ok(vec![Figure {
         name: "version",
         unit: "ms",
-        ours: ours.median(),
-        peer: Some(git.median()),
+        at: MEDIAN,
+        ours,
+        peer: Some(PeerSamples::new("git --version", &git)),
         target: Target::Most(10.0),
     }])
 }
@@ -40,6 +42,7 @@ async fn time_version(stage: &Stage, program: &str) -> Fallible<Duration> {
 
 /// Each iteration of a real `ralph run` writes down how much memory its parent, which is ralph, holds.
 pub(crate) async fn memory(stage: &Stage, repository: &Path) -> Fallible<Vec<Figure>> {
+    let iterations = quick::pick(ITERATIONS, QUICK_ITERATIONS);
     let kept = stage.path("resident");
     let look = format!(
         "grep VmRSS /proc/$PPID/status >> {}; date +%s%N > {}",
@@ -56,7 +59,7 @@ pub(crate) async fn memory(stage: &Stage, repository: &Path) -> Fallible<Vec<Fig
         &script,
         json!({"iterations": [[call]], "then": "repeat"}).to_string(),
     )?;
-    std::fs::write(repository.join("ralph_task.md"), stage::task(ITERATIONS))?;
+    std::fs::write(repository.join("ralph_task.md"), stage::task(iterations))?;
     let run = Command::new(RALPH)
         .args([
             "run", "--type", "local", "--agent", "actions", "--json", "--script",
@@ -73,14 +76,15 @@ pub(crate) async fn memory(stage: &Stage, repository: &Path) -> Fallible<Vec<Fig
     let exit = stage.host.run(&run, &mut Discard).await?;
     let noted = std::fs::read_to_string(&kept).unwrap_or_default();
     let sizes: Samples = noted.lines().filter_map(megabytes).collect();
-    if noted.lines().count() != ITERATIONS as usize {
+    if noted.lines().count() != iterations as usize {
         return Err(format!("`ralph run` did not run to its end: {}", exit.stderr.text()).into());
     }
     println!("resident, MB: {sizes}");
     Ok(vec![Figure {
         name: "run-resident",
         unit: "MB",
-        ours: sizes.p95(),
+        at: P95,
+        ours: sizes,
         peer: None,
         target: Target::Most(50.0),
     }])

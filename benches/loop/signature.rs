@@ -8,7 +8,7 @@ use ralph::exec::{Command, Discard};
 use ralph::failure::{FailureSignature, FailureStream};
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::stage::Stage;
 
 const BYTES: usize = 10_000_000;
@@ -22,7 +22,7 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
         .args(["-c", "refused"])
         .arg(file.to_string_lossy());
     let (mut ours, mut peer) = (Vec::new(), Vec::new());
-    for _ in 0..TIMES {
+    for _ in 0..quick::rounds(TIMES) {
         let started = Instant::now();
         let stream = FailureStream::from(output.as_str());
         black_box(FailureSignature::new("check", 1, &stream, &stream));
@@ -36,8 +36,9 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     Ok(vec![Figure {
         name: "signature-10mb",
         unit: "ms",
-        ours: ours.median(),
-        peer: Some(peer.median()),
+        at: MEDIAN,
+        ours,
+        peer: Some(PeerSamples::new("grep", &peer)),
         target: Target::Most(50.0),
     }])
 }

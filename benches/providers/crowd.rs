@@ -9,7 +9,7 @@ use ralph::sandbox::daytona::DaytonaProvider;
 use tokio::sync::{Barrier, Semaphore};
 
 use super::Fallible;
-use super::figure::{Figure, Target};
+use super::figure::{Figure, MEDIAN, Samples, Target};
 use super::serve::Served;
 
 const SANDBOXES: usize = 200;
@@ -43,7 +43,8 @@ pub(crate) async fn measure(daytona: &Served) -> Fallible<Vec<Figure>> {
     Ok(vec![Figure {
         name: "200-sandboxes-memory",
         unit: "MB",
-        ours: most_memory()? / 1000.0,
+        at: MEDIAN,
+        ours: Samples::one(most_memory()? / 1000.0),
         peer: None,
         target: Target::Most(150.0),
     }])

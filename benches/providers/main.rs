@@ -14,7 +14,7 @@ mod warm;
 
 use std::error::Error;
 
-use figure::Figure;
+use figure::results::{Results, Tool};
 use serve::Served;
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -38,26 +38,18 @@ fn main() -> Fallible<()> {
 /// Measures everything, or what the arguments name.
 async fn measure(named: &[String]) -> Fallible<()> {
     let wanted = |name: &str| named.is_empty() || named.iter().any(|one| one == name);
-    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
-        println!("load of the machine before: {}", load.trim());
-    }
+    let mut results = Results::begin("providers", &[Tool::docker()]);
     // First, since a process has one greatest size.
     if wanted("crowd") {
         let daytona = Served::start().await?;
-        report(crowd::measure(&daytona).await?);
+        results.report(crowd::measure(&daytona).await?)?;
     }
     if wanted("calls") {
         let daytona = Served::start().await?;
-        report(calls::measure(&daytona).await?);
+        results.report(calls::measure(&daytona).await?)?;
     }
     if wanted("warm") {
-        report(warm::measure().await?);
+        results.report(warm::measure().await?)?;
     }
     Ok(())
-}
-
-fn report(figures: Vec<Figure>) {
-    for figure in figures {
-        println!("{figure}");
-    }
 }

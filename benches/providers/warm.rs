@@ -10,7 +10,7 @@ use ralph::sandbox::tart::{self, TartOptions};
 use ralph::sandbox::{Provider, SandboxSpec};
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::support::vms::Site;
 use super::support::{base, engine};
 
@@ -29,6 +29,7 @@ pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
     }));
     let tart = Scene {
         figure: "tart-warm",
+        peer: "tart exec",
         call: &["tart", "exec"],
         host: site.host(),
         provider,
@@ -38,6 +39,7 @@ pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
     let provider = Arc::new(docker_sandbox::provider(site.options()));
     let sbx = Scene {
         figure: "docker-sandbox-warm",
+        peer: "sbx exec",
         call: &["sbx", "exec"],
         host: site.host(),
         provider,
@@ -48,6 +50,7 @@ pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
 /// A provider, and the program that it calls.
 struct Scene {
     figure: &'static str,
+    peer: &'static str,
     /// What runs a command in a machine, whose name follows.
     call: &'static [&'static str],
     host: Host,
@@ -68,7 +71,7 @@ impl Scene {
         sandbox.exec(&nothing, &mut Discard).await?;
         self.called(&call).await?;
         let (mut warm, mut called) = (vec![], vec![]);
-        for _ in 0..ROUNDS {
+        for _ in 0..quick::rounds(ROUNDS) {
             for _ in 0..PER_ROUND {
                 let started = Instant::now();
                 let exit = sandbox.exec(&nothing, &mut Discard).await?;
@@ -85,8 +88,9 @@ impl Scene {
         Ok(Figure {
             name: self.figure,
             unit: "ms",
-            ours: warm.median(),
-            peer: Some(called.median()),
+            at: MEDIAN,
+            ours: warm,
+            peer: Some(PeerSamples::new(self.peer, &called)),
             target: Target::Ratio(0.1),
         })
     }

@@ -7,7 +7,7 @@ use ralph::sandbox::Provider;
 use ralph::sandbox::docker::SealChoice;
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::sealed::Origin;
 use super::stage::{Stage, exec};
 
@@ -17,7 +17,7 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     let origin = Origin::start().await?;
     let (mut relayed, mut handed) = (vec![], vec![]);
     // The first round gives the engine the image of the holder, and finds cold caches.
-    for round in 0..=ROUNDS {
+    for round in 0..=quick::rounds(ROUNDS) {
         let ours = first_command(stage, &origin, SealChoice::Relayed).await?;
         let peer = first_command(stage, &origin, SealChoice::Handed).await?;
         if round > 0 {
@@ -30,8 +30,9 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     Ok(vec![Figure {
         name: "relay-first",
         unit: "ms",
-        ours: relayed.median(),
-        peer: Some(handed.median()),
+        at: MEDIAN,
+        ours: relayed,
+        peer: Some(PeerSamples::new("handed over", &handed)),
         target: Target::Ratio(1.5),
     }])
 }

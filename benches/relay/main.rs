@@ -19,7 +19,7 @@ mod transfer;
 
 use std::error::Error;
 
-use figure::Figure;
+use figure::results::{Results, Tool};
 use stage::Stage;
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -50,23 +50,15 @@ fn main() -> Fallible<()> {
 /// Measures everything, or what the arguments name.
 async fn measure(stage: &Stage, named: &[String]) -> Fallible<()> {
     let wanted = |name: &str| named.is_empty() || named.iter().any(|one| one == name);
-    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
-        println!("load of the host before: {}", load.trim());
-    }
+    let mut results = Results::begin("relay", &[Tool::docker()]);
     if wanted("transfer") {
-        report(transfer::measure(stage).await?);
+        results.report(transfer::measure(stage).await?)?;
     }
     if wanted("requests") {
-        report(requests::measure(stage).await?);
+        results.report(requests::measure(stage).await?)?;
     }
     if wanted("first") {
-        report(first::measure(stage).await?);
+        results.report(first::measure(stage).await?)?;
     }
     Ok(())
-}
-
-fn report(figures: Vec<Figure>) {
-    for figure in figures {
-        println!("{figure}");
-    }
 }

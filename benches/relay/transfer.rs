@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::Fallible;
 use super::client::{PROGRAM, READY, ROLE};
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::sealed::Origin;
 use super::stage::Stage;
 
@@ -31,7 +31,7 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     let mut figures = Vec::new();
     for (name, task) in [("relay-download", "download"), ("relay-upload", "upload")] {
         let [mut by_relay, mut by_hand, mut by_exec] = [vec![], vec![], vec![]];
-        for _ in 0..TURNS {
+        for _ in 0..quick::rounds(TURNS) {
             by_relay.extend(origin.client(&*relayed, task, BYTES).await?);
             by_hand.extend(origin.client(&*handed, task, BYTES).await?);
             let spent = match task {
@@ -49,8 +49,9 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
         figures.push(Figure {
             name,
             unit: "ms",
-            ours: by_relay.median(),
-            peer: Some(by_exec.median()),
+            at: MEDIAN,
+            ours: by_relay,
+            peer: Some(PeerSamples::new("the engine's exec stream", &by_exec)),
             target: Target::Ratio(TARGET),
         });
     }

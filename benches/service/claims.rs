@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, P95, PeerSamples, Samples, Target};
 use super::queue::{self, QUEUED};
 
 const WORKERS: usize = 32;
@@ -47,7 +47,8 @@ pub(crate) async fn sqlite() -> Fallible<Figure> {
     Ok(Figure {
         name: "claim-sqlite-p95",
         unit: "ms",
-        ours: samples.p95(),
+        at: P95,
+        ours: samples,
         peer: None,
         target: Target::Most(5.0),
     })
@@ -82,8 +83,9 @@ pub(crate) async fn postgres(server: &PostgresServer) -> Fallible<Figure> {
     Ok(Figure {
         name: "claim-postgres-p95",
         unit: "ms",
-        ours: ours.p95(),
-        peer: Some(peers.p95()),
+        at: P95,
+        ours,
+        peer: Some(PeerSamples::new("pgbench, a plain SKIP LOCKED claim", &peers)),
         target: Target::Most(10.0),
     })
 }
@@ -153,7 +155,7 @@ async fn run(command: &mut Command) -> Fallible<()> {
 }
 
 /// A program of Postgres. Those of Debian are not all on the PATH.
-fn program(name: &str) -> Fallible<PathBuf> {
+pub(crate) fn program(name: &str) -> Fallible<PathBuf> {
     let debian = Path::new("/usr/lib/postgresql");
     let mut found: Vec<PathBuf> = match std::fs::read_dir(debian) {
         Ok(versions) => versions

@@ -18,6 +18,7 @@ mod wake;
 
 use std::error::Error;
 
+use figure::results::{Results, Tool};
 use support::postgres::PostgresServer;
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -34,28 +35,22 @@ fn main() -> Fallible<()> {
     }
     allow_sockets()?;
     let wanted = |name: &str| named.is_empty() || named.iter().any(|one| one == name);
-    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
-        println!("load of the host before: {}", load.trim());
-    }
+    let mut results = Results::begin("service", &[Tool::at("postgres", &claims::program("postgres")?)]);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         // Commits are synced, as those of a real server are.
         let server = PostgresServer::start(&["max_connections=300"])?;
-        let mut figures = Vec::new();
         if wanted("claims") {
-            figures.push(claims::sqlite().await?);
-            figures.push(claims::postgres(&server).await?);
+            results.report([claims::sqlite().await?])?;
+            results.report([claims::postgres(&server).await?])?;
         }
         if wanted("wake") {
-            figures.push(wake::measure(&server).await?);
+            results.report([wake::measure(&server).await?])?;
         }
         if wanted("lists") || wanted("sockets") {
             let service = many_runs::ManyRuns::start()?;
-            figures.extend(lists::measure(&service).await?);
-            figures.extend(sockets::measure(&service).await?);
-        }
-        for figure in figures {
-            println!("{figure}");
+            results.report(lists::measure(&service).await?)?;
+            results.report(sockets::measure(&service).await?)?;
         }
         Ok(())
     })

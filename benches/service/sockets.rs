@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, MEDIAN, P99, PeerSamples, Samples, Target, quick};
 use super::many_runs::{LOG_BYTES, ManyRuns, RUNS, processor_time};
 
 const CLIENTS: usize = 1_000;
@@ -44,24 +44,24 @@ pub(crate) async fn measure(service: &ManyRuns) -> Fallible<Vec<Figure>> {
     let slowed = slowed(service, sockets).await?;
     let peer = plain().await?;
     println!("plain axum server, ms: {peer}");
-    let figure = |name, unit, ours, peer, most| Figure {
+    let figure = |name, unit, ours, most| Figure {
         name,
         unit,
+        at: MEDIAN,
         ours,
-        peer,
+        peer: None,
         target: Target::Most(most),
     };
+    let fan_out = Figure {
+        at: P99,
+        peer: Some(PeerSamples::new("a plain axum server", &peer)),
+        ..figure("sockets-1000-p99", "ms", ours, 100.0)
+    };
     Ok(vec![
-        figure(
-            "sockets-1000-p99",
-            "ms",
-            ours.quantile(0.99),
-            Some(peer.quantile(0.99)),
-            100.0,
-        ),
-        figure("run-slowed-by-sockets", "%", slowed, None, 5.0),
-        figure("stalled-client", "KB", stalled, None, 256.0),
-        figure("resident", "MB", resident, None, 150.0),
+        fan_out,
+        figure("run-slowed-by-sockets", "%", slowed, 5.0),
+        figure("stalled-client", "KB", Samples::one(stalled), 256.0),
+        figure("resident", "MB", Samples::one(resident), 150.0),
     ])
 }
 
@@ -185,7 +185,7 @@ async fn collect(mut clients: Received) -> Fallible<(Samples, Vec<Socket>)> {
 }
 
 /// By how many percent a run takes longer while the clients watch all runs and this one's list changes.
-async fn slowed(service: &ManyRuns, mut sockets: Vec<Socket>) -> Fallible<f64> {
+async fn slowed(service: &ManyRuns, mut sockets: Vec<Socket>) -> Fallible<Samples> {
     for socket in &mut sockets {
         socket
             .send(Message::text(json!({"subscribe": "runs"}).to_string()))
@@ -199,12 +199,12 @@ async fn slowed(service: &ManyRuns, mut sockets: Vec<Socket>) -> Fallible<f64> {
     readers.shutdown().await;
     let alone = run_times(service).await?;
     println!("a whole run, ms: watched {watched}; alone {alone}");
-    Ok((watched.median() / alone.median() - 1.0) * 100.0)
+    Ok(watched.map(|one| (one / alone.median() - 1.0) * 100.0))
 }
 
 async fn run_times(service: &ManyRuns) -> Fallible<Samples> {
     let mut times = Vec::new();
-    for _ in 0..TIMED_RUNS {
+    for _ in 0..quick::rounds(TIMED_RUNS) {
         let mut command = service.place.scripted(&script([whole_task()]), &[]);
         let began = Instant::now();
         let ended = tokio::task::spawn_blocking(move || command.output()).await??;

@@ -6,7 +6,7 @@ use support::postgres::PostgresServer;
 use tokio::sync::mpsc;
 
 use super::Fallible;
-use super::figure::{Figure, Samples, Target};
+use super::figure::{Figure, P95, Samples, Target};
 use super::queue;
 
 const RUNS: usize = 50;
@@ -42,7 +42,8 @@ pub(crate) async fn measure(server: &PostgresServer) -> Fallible<Figure> {
     Ok(Figure {
         name: "notify-to-start-p95",
         unit: "ms",
-        ours: samples.p95(),
+        at: P95,
+        ours: samples,
         peer: None,
         target: Target::Most(100.0),
     })

@@ -7,7 +7,6 @@
 //! security policy allows no script and no style but ours.
 
 mod assets;
-mod chart;
 mod client;
 mod diff;
 mod login;

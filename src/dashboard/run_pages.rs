@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Page;
-use super::chart::bar_chart;
 use super::client::{ApiClient, PageError, parameters};
 use super::diff::DiffView;
 use super::template::encoded;
+use crate::chart::bar_chart;
 
 /// How many iterations the API gives at once.
 const PAGE: usize = 200;

@@ -9,6 +9,7 @@
 )]
 
 mod arrows;
+mod benchmarks;
 mod documents;
 mod duties;
 mod names;

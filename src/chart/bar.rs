@@ -1,6 +1,6 @@
-//! Bar charts as SVG, without inline style.
+//! Bar charts without inline style, for pages that forbid it.
 
-use std::fmt::Write as _;
+use super::svg::SvgText;
 
 /// The size of a chart, in units of its own.
 const WIDTH: f64 = 600.0;
@@ -10,7 +10,9 @@ const HEIGHT: f64 = 90.0;
 const MOST_BARS: usize = 150;
 
 /// A chart with one bar for each value, or for each few of them if there are many. A bar of several shows the highest.
-pub(super) fn bar_chart(title: &str, values: &[f64], unit: &str) -> String {
+/// The page gives it its colours by the class `chart`.
+#[must_use]
+pub fn bar_chart(title: &str, values: &[f64], unit: &str) -> String {
     let per_bar = values.len().div_ceil(MOST_BARS).max(1);
     let bars: Vec<(usize, f64)> = values
         .chunks(per_bar)
@@ -18,26 +20,22 @@ pub(super) fn bar_chart(title: &str, values: &[f64], unit: &str) -> String {
         .map(|(index, chunk)| (index * per_bar + 1, chunk.iter().copied().fold(0.0, f64::max)))
         .collect();
     let highest = bars.iter().map(|(_, value)| *value).fold(0.0, f64::max);
-    let mut svg = format!(
-        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" \
-         aria-label=\"{title}: highest {unit}{highest:.2}\">"
+    let mut svg = SvgText::open(
+        WIDTH,
+        HEIGHT,
+        "class=\"chart\" preserveAspectRatio=\"none\"",
+        &format!("{title}: highest {unit}{highest:.2}"),
     );
     let mut left = 0.0;
     let slot = WIDTH / f64::from(u32::try_from(bars.len().max(1)).unwrap_or(u32::MAX));
     for (first, value) in bars {
         let share = if highest > 0.0 { value / highest } else { 0.0 };
         let (height, width) = ((share * HEIGHT).max(1.0), (slot * 0.8).min(24.0));
-        // Writing to a string does not fail.
-        let _ = write!(
-            svg,
-            "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"><title>{first}: \
-             {unit}{value:.2}</title></rect>",
-            HEIGHT - height
-        );
+        let title = format!("{first}: {unit}{value:.2}");
+        svg.rect([left, HEIGHT - height], [width, height], &title);
         left += slot;
     }
-    svg.push_str("</svg>");
-    svg
+    svg.close()
 }
 
 #[cfg(test)]

@@ -1,0 +1,317 @@
+//! The plots and the table of docs/benchmarks.md are made from the samples below benches/results.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use ralph::chart::{DotRange, DotRangeChart, DotRangeGroup, dot_range_chart};
+use serde::Deserialize;
+
+use crate::none;
+use crate::repository;
+
+const PAGE: &str = "docs/benchmarks.md";
+const BEGIN: &str = "<!-- Generated from benches/results; `RALPH_UPDATE_REFERENCE=1 cargo test --test tidy benchmarks` rewrites it. -->\n";
+const END: &str = "<!-- End of the generated part. -->\n";
+
+/// What `benches/run` keeps of one benchmark. Field names are those of benches/loop/results.rs.
+#[derive(Deserialize)]
+struct BenchResults {
+    bench: String,
+    date: String,
+    commit: Option<String>,
+    quick: bool,
+    optimized: bool,
+    processor: String,
+    cores: usize,
+    memory_gb: f64,
+    load_before: Option<f64>,
+    versions: BTreeMap<String, String>,
+    figures: Vec<FigureResults>,
+}
+
+#[derive(Deserialize)]
+struct FigureResults {
+    name: String,
+    unit: String,
+    percentile: f64,
+    target: Target,
+    met: bool,
+    ours: Side,
+    peer: Option<Side>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Target {
+    Ratio(f64),
+    Most(f64),
+}
+
+#[derive(Deserialize)]
+struct Side {
+    #[serde(default)]
+    name: String,
+    value: f64,
+    count: usize,
+    p5: f64,
+    p50: f64,
+    p95: f64,
+    samples: Vec<f64>,
+}
+
+#[test]
+fn the_page_and_its_plots_are_made_from_the_committed_samples() {
+    let results = read_results("benches/results");
+    let unfit = results
+        .iter()
+        .filter(|one| one.quick || !one.optimized)
+        .map(|one| one.bench.clone());
+    none("results of a quick or an unoptimized run", unfit);
+    let charts = charts(&results);
+    let page = repository::text(PAGE);
+    let (before, rest) = page.split_once(BEGIN).expect("the page has a generated part");
+    let (_, after) = rest.split_once(END).expect("the generated part has an end");
+    let part = generated_part(&results, &charts);
+    check(PAGE, &format!("{before}{BEGIN}{part}{END}{after}"));
+    for (file, svg) in &charts {
+        check(&format!("docs/images/{file}"), svg);
+    }
+    remove_or_find_stale(&charts);
+}
+
+#[test]
+fn a_figure_that_is_short_comes_first_in_the_table_and_the_plot() {
+    let results = read_results("tests/fixtures/benchmarks");
+    let charts = charts(&results);
+    let files: Vec<&str> = charts.iter().map(|(file, _)| file.as_str()).collect();
+    assert_eq!(files, ["bench-synthetic-ms.svg", "bench-synthetic-count.svg"]);
+    check("tests/fixtures/benchmarks/bench-synthetic-ms.svg", &charts[0].1);
+    let part = generated_part(&results, &charts);
+    check("tests/fixtures/benchmarks/page.txt", &part);
+    let place = |name: &str| part.find(&format!("| `{name}`")).unwrap();
+    assert!(place("short") < place("slower-than-the-peer"), "{part}");
+    assert!(place("slower-than-the-peer") < place("fast"), "{part}");
+}
+
+#[test]
+fn percentiles_are_those_of_the_samples() {
+    for one in read_results("benches/results")
+        .iter()
+        .flat_map(|one| &one.figures)
+    {
+        for side in [Some(&one.ours), one.peer.as_ref()].into_iter().flatten() {
+            let ordered = side.p5 <= side.p50 && side.p50 <= side.p95;
+            let all_kept = side.samples.len() == side.count;
+            assert!(ordered && (all_kept || side.samples.len() >= 500), "{}", one.name);
+        }
+    }
+}
+
+/// All files of a directory, by name.
+fn read_results(dir: &str) -> Vec<BenchResults> {
+    let is_result = |file: &repository::File| {
+        let name = file
+            .path
+            .strip_prefix(dir)
+            .and_then(|rest| rest.strip_prefix('/'));
+        name.is_some_and(|name| !name.contains('/')) && file.extension() == Some("json")
+    };
+    let files = repository::files().into_iter().filter(is_result);
+    files
+        .map(|file| serde_json::from_str(&file.text).unwrap_or_else(|error| panic!("{}: {error}", file.path)))
+        .collect()
+}
+
+/// One chart for each benchmark and unit, with the name of its file.
+fn charts(results: &[BenchResults]) -> Vec<(String, String)> {
+    let mut charts = Vec::new();
+    for one in results {
+        let mut units: Vec<&str> = Vec::new();
+        for figure in &one.figures {
+            if !units.contains(&figure.unit.as_str()) {
+                units.push(&figure.unit);
+            }
+        }
+        for unit in units {
+            let mut figures: Vec<&FigureResults> =
+                one.figures.iter().filter(|figure| figure.unit == unit).collect();
+            figures.sort_by_key(|figure| rank(figure));
+            let slug = match unit {
+                "" => "count".to_owned(),
+                "%" => "percent".to_owned(),
+                unit => unit.to_lowercase(),
+            };
+            let chart = DotRangeChart {
+                title: one.bench.clone(),
+                unit: unit.to_owned(),
+                groups: figures.into_iter().map(group).collect(),
+            };
+            charts.push((format!("bench-{}-{slug}.svg", one.bench), dot_range_chart(&chart)));
+        }
+    }
+    charts
+}
+
+fn group(figure: &FigureResults) -> DotRangeGroup {
+    let range = |label: &str, side: &Side| DotRange {
+        label: label.to_owned(),
+        p5: side.p5,
+        p50: side.p50,
+        p95: side.p95,
+        count: side.count,
+    };
+    // Beside the median that the plot shows, which percentile the target is about.
+    let percentile = format!("p{}", figure.percentile);
+    let name = match percentile.as_str() {
+        "p50" => figure.name.clone(),
+        other if figure.name.ends_with(other) => figure.name.clone(),
+        other => format!("{} ({other})", figure.name),
+    };
+    DotRangeGroup {
+        ours: range(&name, &figure.ours),
+        peer: figure.peer.as_ref().map(|peer| range(&peer.name, peer)),
+        target: match figure.target {
+            Target::Most(most) => most,
+            Target::Ratio(most) => most * figure.peer.as_ref().map_or(0.0, |peer| peer.value),
+        },
+        met: figure.met,
+    }
+}
+
+/// Lower is earlier: what misses its target, what is slower than its peer, and the rest.
+fn rank(figure: &FigureResults) -> u8 {
+    match (figure.met, ratio(figure)) {
+        (false, _) => 0,
+        (true, Some(ratio)) if ratio > 1.0 => 1,
+        _ => 2,
+    }
+}
+
+fn ratio(figure: &FigureResults) -> Option<f64> {
+    let peer = figure.peer.as_ref()?.value;
+    (peer != 0.0).then_some(figure.ours.value / peer)
+}
+
+fn generated_part(results: &[BenchResults], charts: &[(String, String)]) -> String {
+    if results.is_empty() {
+        return "\nNo samples are committed yet. The tables below are from runs before samples were kept.\n\n"
+            .to_owned();
+    }
+    let mut text =
+        "\n| figure | ours | peer | ratio | target | | samples |\n|---|---|---|---|---|---|---|\n".to_owned();
+    let mut figures: Vec<&FigureResults> = results.iter().flat_map(|one| &one.figures).collect();
+    figures.sort_by_key(|figure| rank(figure));
+    for figure in figures {
+        text.push_str(&table_row(figure));
+    }
+    text.push_str(
+        "\n| benchmark | measured | commit | host | load before | versions |\n|---|---|---|---|---|---|\n",
+    );
+    for one in results {
+        text.push_str(&circumstances_row(one));
+    }
+    text.push('\n');
+    for (file, _) in charts {
+        let name = file.trim_start_matches("bench-").trim_end_matches(".svg");
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "![{name}](images/{file})\n");
+    }
+    text
+}
+
+fn table_row(figure: &FigureResults) -> String {
+    let unit = match figure.unit.as_str() {
+        "" => String::new(),
+        unit => format!(" {unit}"),
+    };
+    let percentile = match format!(" (p{})", figure.percentile) {
+        median if median == " (p50)" => String::new(),
+        other => other,
+    };
+    let peer = figure.peer.as_ref().map_or(String::new(), |peer| {
+        format!("{:.1}{unit}, {}", peer.value, peer.name.replace('|', "\\|"))
+    });
+    let ratio = ratio(figure).map_or(String::new(), |ratio| format!("{ratio:.3}"));
+    let target = match figure.target {
+        Target::Ratio(most) => format!("ratio <= {most}"),
+        Target::Most(most) => format!("<= {most}{unit}"),
+    };
+    let samples = match &figure.peer {
+        Some(peer) => format!("{}, {}", figure.ours.count, peer.count),
+        None => figure.ours.count.to_string(),
+    };
+    format!(
+        "| `{}` | {:.1}{unit}{percentile} | {peer} | {ratio} | {target} | {} | {samples} |\n",
+        figure.name,
+        figure.ours.value,
+        if figure.met { "ok" } else { "**short**" }
+    )
+}
+
+fn circumstances_row(one: &BenchResults) -> String {
+    let versions: Vec<String> = one
+        .versions
+        .iter()
+        .map(|(name, version)| format!("{name} {version}"))
+        .collect();
+    format!(
+        "| `{}` | {} | {} | {}, {} cores, {} GB | {} | {} |\n",
+        one.bench,
+        one.date,
+        one.commit.as_deref().unwrap_or("unknown"),
+        one.processor,
+        one.cores,
+        one.memory_gb,
+        one.load_before
+            .map_or("unknown".to_owned(), |load| load.to_string()),
+        versions.join(", ")
+    )
+}
+
+/// The committed file is this text; with `RALPH_UPDATE_REFERENCE=1` it becomes it.
+#[track_caller]
+fn check(file: &str, text: &str) {
+    let path = repository::root().join(file);
+    if is_update() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == text,
+        "{file} is stale; `RALPH_UPDATE_REFERENCE=1 cargo test --test tidy benchmarks` rewrites it"
+    );
+}
+
+/// Plots that no result makes any more.
+fn remove_or_find_stale(charts: &[(String, String)]) {
+    let Ok(images) = std::fs::read_dir(repository::root().join("docs/images")) else {
+        return;
+    };
+    let is_stale = |path: &Path| {
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        name.starts_with("bench-") && !charts.iter().any(|(file, _)| file == name)
+    };
+    let stale: Vec<_> = images
+        .map(|image| image.unwrap().path())
+        .filter(|path| is_stale(path))
+        .collect();
+    if is_update() {
+        for path in &stale {
+            std::fs::remove_file(path).unwrap();
+        }
+        return;
+    }
+    none(
+        "plots without results",
+        stale.iter().map(|path| path.display().to_string()),
+    );
+}
+
+fn is_update() -> bool {
+    std::env::var_os("RALPH_UPDATE_REFERENCE").is_some_and(|value| value == "1")
+}
