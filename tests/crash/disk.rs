@@ -1,8 +1,8 @@
 //! A disk that is full, and has room again.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use ::support::small_disk::SmallDisk;
 
 use crate::ending::{Ending, Owners, UNDISTURBED};
 use crate::need;
@@ -103,52 +103,4 @@ fn a_repository_without_room_ends_the_run_with_the_reason_and_stays_whole() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     Ending::of(&world).assert_same_as(&UNDISTURBED.0);
     owners.assert_intact(&world);
-}
-
-/// A file system in memory.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(dir: &Path, size: &str) -> Result<Self, String> {
-        fs::create_dir_all(dir).unwrap();
-        let disk = Self(dir.to_owned());
-        match disk.mount_with(&format!("size={size}")) {
-            Ok(()) => Ok(disk),
-            Err(reason) => {
-                std::mem::forget(disk);
-                Err(reason)
-            }
-        }
-    }
-
-    fn resize(&self, size: &str) {
-        self.mount_with(&format!("remount,size={size}")).unwrap();
-    }
-
-    /// Takes all the room there is.
-    fn fill(&self) -> PathBuf {
-        let filler = self.0.join("filler");
-        let full = fs::write(&filler, vec![0; 192 * 1024 * 1024]).unwrap_err();
-        assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
-        filler
-    }
-
-    fn mount_with(&self, options: &str) -> Result<(), String> {
-        let mut mount = Command::new("mount");
-        let tried = mount
-            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
-            .arg(&self.0)
-            .output();
-        match tried {
-            Ok(output) if output.status.success() => Ok(()),
-            Ok(output) => Err(format!("cannot mount a tmpfs: {}", stderr_text(&output).trim())),
-            Err(error) => Err(format!("`mount` cannot be run: {error}")),
-        }
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
 }

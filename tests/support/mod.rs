@@ -28,5 +28,6 @@ pub mod ralph;
 pub mod receiver;
 pub mod security_page;
 pub mod skip;
+pub mod small_disk;
 pub mod sshd;
 pub mod vms;
