@@ -9,7 +9,7 @@ use ralph::RunId;
 use ralph::secret::Secret;
 use ralph::store::{QueueRow, QueueState, Store, StoreAddress};
 use serde_json::Value;
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, PgConnection, SqliteConnection};
 
 use crate::support::fake_github::{FakeGitHub, LimitSettings, Role};
 use crate::support::postgres::PostgresServer;
@@ -101,8 +101,13 @@ impl Desk {
         self
     }
 
-    /// Runs SQL beside the queue, which is in Postgres.
+    /// Runs SQL beside the queue.
     pub async fn execute(&self, sql: &str) {
+        if self.server.is_none() {
+            let mut connection = SqliteConnection::connect(&self.database).await.unwrap();
+            sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
+            return;
+        }
         let mut connection = PgConnection::connect(&self.database).await.unwrap();
         sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
     }
