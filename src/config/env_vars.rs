@@ -118,6 +118,9 @@ other_vars! {
     Tests RALPH_GITHUB_RACES: "How many races over a claim on an issue the tests hold.";
     Tests RALPH_WORKER_RUNS: "How many runs the tests let three workers work through.";
     Tests RALPH_WORKER_FAULTS: "How often the tests kill or suspend one of these workers.";
+    Tests RALPH_SOAK_MINUTES: "How many minutes the soak goes on; 2 by default. Set by `tests/soak`, like the next two.";
+    Tests RALPH_SOAK_SEED: "Seed for the rounds of the soak; random by default.";
+    Tests RALPH_SOAK_ROUND: "The only round of the soak to play.";
     Tests RALPH_BENCH_QUICK: "Set to 1 to measure less often in the benchmarks; set by `benches/run --quick`.";
     Tests RALPH_BENCH_JSON: "File that a benchmark writes its samples to; set by `benches/run`.";
     Tests RALPH_BENCH_SUFFIX: "What the names of a benchmark's figures end in; set where it is run in several ways.";
