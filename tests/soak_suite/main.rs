@@ -56,7 +56,11 @@ fn runs_survive_random_faults() {
         }
     }
     report.add_footprints(soak.footprints());
-    soak.end(report.has_violation());
+    if report.has_violation() {
+        soak.abandon();
+    } else {
+        soak.end();
+    }
     report.print(seed);
     assert!(
         !report.has_violation(),

@@ -60,7 +60,9 @@ impl Queue {
         let mut rng = round.rng();
         configure(&self.desk, round.place);
         let args = ["--label", &host_label(), "--max-attempts", "1000"];
-        let runs: Vec<String> = (0..RUNS).map(|_| self.desk.submit(&steps(), &args)).collect();
+        let runs: Vec<String> = (1..=RUNS)
+            .map(|number| self.desk.submit(&steps(number), &args))
+            .collect();
         let mut strikes = 0;
         for _ in 0..rng.u32(1..=3) {
             std::thread::sleep(round.place.span().mul_f64(rng.f64()));
@@ -154,12 +156,16 @@ impl Queue {
     }
 
     /// Ends both processes in an orderly way.
-    pub fn end(self) -> Arc<Desk> {
+    pub fn end(self) {
         for process in [self.steady, self.other] {
             process.signal("TERM");
             let ended = process.wait();
             assert_eq!(ended.code, Some(0), "{ended:?}");
         }
+    }
+
+    /// Kills both processes.
+    pub fn into_desk(self) -> Arc<Desk> {
         self.desk
     }
 }

@@ -18,7 +18,11 @@ use crate::model::temporary_dir;
 use crate::queue::Queue;
 use crate::single;
 use crate::support::postgres::PostgresServer;
+use crate::support::ralph::process_ids_of;
 use crate::support::{base, skip};
+
+/// Keeps the rounds of neighbouring seeds apart.
+const SEED_STEP: u64 = 1_000_003;
 
 /// How the runs of a round are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +90,7 @@ pub struct Round {
 impl Round {
     /// The round with this number of this seed.
     pub fn choose(seed: u64, number: u64, soak: &Soak) -> Self {
-        let mut rng = Rng::with_seed(seed.wrapping_add(number));
+        let mut rng = Rng::with_seed(seed.wrapping_mul(SEED_STEP).wrapping_add(number));
         loop {
             let round = Self {
                 number,
@@ -228,14 +232,22 @@ impl Soak {
         self.queues.iter().map(Queue::footprints).collect()
     }
 
-    /// Ends everything. After a violation the files stay, for people.
-    pub fn end(self, keep: bool) {
-        let desks = self.queues.into_iter().map(Queue::end);
+    /// Ends everything in an orderly way.
+    pub fn end(self) {
+        for queue in self.queues {
+            queue.end();
+        }
+    }
+
+    /// Ends everything after a violation, whatever state it is in. The files stay, for people.
+    pub fn abandon(self) {
+        let desks = self.queues.into_iter().map(Queue::into_desk);
         for desk in desks.chain(self.single) {
-            if keep {
-                println!("see {}", desk.place.path().display());
-                std::mem::forget(desk);
+            for id in process_ids_of(desk.place.path()) {
+                let _ = Command::new("kill").args(["-s", "KILL", &id]).status();
             }
+            println!("see {}", desk.place.path().display());
+            std::mem::forget(desk);
         }
     }
 }

@@ -18,7 +18,7 @@ pub fn play(soak: &mut Soak, round: &Round) -> Played {
     configure(&desk, round.place);
     let disk = (round.fault == Fault::FillDisk)
         .then(|| SmallDisk::mount(&desk.place.home(), round.place.disk()).unwrap());
-    let script = desk.script_file(&steps()).display().to_string();
+    let script = desk.script_file(&steps(1)).display().to_string();
     let start = |soak: &Soak| {
         let mut command = match desk.place.runs().is_empty() {
             true => desk.ralph(&["run", "--script", &script]),
