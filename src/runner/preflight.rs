@@ -139,7 +139,10 @@ impl RunInputs<'_> {
             .await
         {
             Ok(_) => ready(format!("{} answers", sandbox.id())),
-            Err(why) => not_ready(format!("it does not answer: {why}"), TRY_IT),
+            Err(failure) => not_ready(
+                format!("it does not answer: {}", failure.why),
+                failure.hint.unwrap_or(TRY_IT.into()),
+            ),
         };
         none_failed(Vec::from_iter(self.report("sandbox", answer)))?;
         let agents = self.agents();
@@ -151,11 +154,16 @@ impl RunInputs<'_> {
             self.disk_space(sandbox),
             join_all(versions)
         );
-        let git = git.map_or_else(|why| not_ready(why, GET_GIT), ready);
+        let git = git.map_or_else(|failure| not_ready(failure.why, GET_GIT), ready);
         let mut failures = Vec::from_iter(self.report("git in the sandbox", git));
         failures.extend(self.report("disk space in the sandbox", space));
         for ((agent, _), version) in agents.iter().zip(versions) {
-            let lacking = |why| not_ready(format!("it does not run in the sandbox: {why}"), GET_AGENT);
+            let lacking = |failure: ProbeFailure| {
+                not_ready(
+                    format!("it does not run in the sandbox: {}", failure.why),
+                    GET_AGENT,
+                )
+            };
             let version = version.map_or_else(lacking, ready);
             failures.extend(self.report(&format!("agent {}", agent.name()), version));
         }
@@ -232,17 +240,29 @@ impl RunInputs<'_> {
         sandbox: &dyn Sandbox,
         command: Command,
         timeout: Duration,
-    ) -> Result<String, String> {
+    ) -> Result<String, ProbeFailure> {
         let command = command.timeout(timeout);
         let exit = sandbox.exec(&command, &mut Discard).await;
-        let exit = exit.map_err(|error| error_chain(&error))?;
+        let exit = exit.map_err(|error| ProbeFailure {
+            why: error_chain(&error),
+            hint: error.hint().map(str::to_owned),
+        })?;
         let output = one_line(&output_text(&exit, &self.parts.redactor));
         if exit.success() {
             Ok(output)
         } else {
-            Err(format!("`{command}`: {}: {output}", exit.status))
+            Err(ProbeFailure {
+                why: format!("`{command}`: {}: {output}", exit.status),
+                hint: None,
+            })
         }
     }
+}
+
+/// Why a command of a check failed, and what to do about it if the sandbox knows.
+struct ProbeFailure {
+    why: String,
+    hint: Option<String>,
 }
 
 fn ready(detail: impl Into<String>) -> PreflightResult {

@@ -6,6 +6,7 @@ use crate::site::{Site, slow, wait_until_started};
 use crate::support::base;
 use crate::support::engine::docker;
 use crate::support::ralph::{Live, commit, doing, finish, run, script, whole_task, write};
+use crate::support::small_disk::SmallDisk;
 
 #[tokio::test]
 async fn an_engine_that_restarts_costs_one_iteration_begun_again() {
@@ -27,6 +28,23 @@ async fn a_run_that_finds_the_engines_disk_full_can_be_taken_up_later() {
     finish(&mut site.scripted(&script([whole_task()])))
         .expect(1, &["the disk of the container engine is full", "hint: "]);
     daemon.free();
+    finish(&mut site.ralph(&["resume"])).expect(0, &["done: "]);
+    site.expect_nothing_left();
+}
+
+/// Sandboxes need more room than a run, which could begin here.
+#[tokio::test]
+async fn a_host_without_room_for_a_sandbox_says_what_to_do() {
+    let site = need!(Site::new().await);
+    let disk = need!(SmallDisk::mount(&site.place.home(), "160m"));
+    finish(&mut site.scripted(&script([whole_task()]))).expect(
+        1,
+        &[
+            "MB are left on the disk",
+            "hint: raise `sandbox.resources.disk`, free some",
+        ],
+    );
+    disk.resize("1g");
     finish(&mut site.ralph(&["resume"])).expect(0, &["done: "]);
     site.expect_nothing_left();
 }
