@@ -228,14 +228,33 @@ impl ActiveRun {
     /// Stops the sandbox after a [`ActiveRun::drive`] that was dropped, and with it what the agent left running. Does nothing
     /// if another process works on the run by now: then the sandbox is that of the other one.
     pub async fn stop_sandbox(&self) -> Result<(), AssemblyError> {
+        self.end_sandbox(SandboxEnd::Stop).await
+    }
+
+    /// Like [`ActiveRun::stop_sandbox`], but removes the sandbox: for a run that goes on on another host.
+    pub(crate) async fn remove_sandbox(&self) -> Result<(), AssemblyError> {
+        self.end_sandbox(SandboxEnd::Remove).await
+    }
+
+    async fn end_sandbox(&self, end: SandboxEnd) -> Result<(), AssemblyError> {
         // No other process opens the sandbox before this one is through with it.
         let _lock = match self.dir.lock(&self.parts.owner) {
             Err(StateError::Owned { .. }) => return Ok(()),
             lock => lock?,
         };
         if let Some(sandbox) = self.parts.provider.reopen(&self.spec).await? {
-            sandbox.stop().await?;
+            match end {
+                SandboxEnd::Stop => sandbox.stop().await?,
+                SandboxEnd::Remove => sandbox.close().await?,
+            }
         }
         Ok(())
     }
+}
+
+/// What becomes of the sandbox of a run that is no longer driven.
+#[derive(Clone, Copy, Debug)]
+enum SandboxEnd {
+    Stop,
+    Remove,
 }

@@ -49,10 +49,11 @@ impl Run<'_> {
         }
     }
 
-    /// Leaves a run that an error ended. Its sandbox waits for a resume, unless another process works on the run elsewhere.
+    /// Leaves a run that an error ended. Its sandbox waits for a resume, unless another process works on the run elsewhere:
+    /// then nothing would ever use it again.
     pub(super) async fn leave(&self, error: &RunError) -> Result<(), RunError> {
         if error.is_taken_over() {
-            return self.workplace.release(RunOutcomeKind::Stopped).await;
+            return self.workplace.remove().await;
         }
         self.workplace.close_evidence().await;
         let reason = format!("an error ended the run: {}", error_chain(error));

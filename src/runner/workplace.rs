@@ -296,7 +296,7 @@ impl<'a> Workplace<'a> {
     pub(super) async fn release(&self, kind: RunOutcomeKind) -> Result<(), RunError> {
         self.evidence.close().await;
         let released = match (kind, self.inputs.spec.reuse) {
-            (RunOutcomeKind::Done | RunOutcomeKind::Failed, _) => return Ok(self.sandbox.close().await?),
+            (RunOutcomeKind::Done | RunOutcomeKind::Failed, _) => return self.remove().await,
             (RunOutcomeKind::Paused | RunOutcomeKind::Stopped, Reuse::Allowed)
                 if !self.is_over_disk_limit =>
             {
@@ -310,6 +310,12 @@ impl<'a> Workplace<'a> {
                 .warn(format!("cannot stop the sandbox: {}", error_chain(&error)));
         }
         Ok(())
+    }
+
+    /// Removes the sandbox, and that for evidence.
+    pub(super) async fn remove(&self) -> Result<(), RunError> {
+        self.evidence.close().await;
+        Ok(self.sandbox.close().await?)
     }
 
     async fn recreate_with_retries(&mut self, progress: &mut RunProgress<'_>) -> Result<(), Halt> {

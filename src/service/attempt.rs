@@ -146,10 +146,14 @@ impl Attempt {
             never = exchange.run(), if self.store.is_shared() => match never {},
             never = self.index.follow_run(&self.claim.run) => match never {},
         };
-        // A run that ended has stopped its sandbox itself.
-        if !matches!(end, AttemptEnd::Ended(_))
-            && let Err(error) = run.stop_sandbox().await
-        {
+        let left = match end {
+            // It has stopped its sandbox itself.
+            AttemptEnd::Ended(_) => Ok(()),
+            // The run goes on elsewhere. Nothing would ever use or remove the sandbox of this worker.
+            AttemptEnd::Lost => run.remove_sandbox().await,
+            _ => run.stop_sandbox().await,
+        };
+        if let Err(error) = left {
             let id = &self.claim.run;
             let reporter = &self.context.reporter;
             reporter.warn(&format!("run {id}: the sandbox could not be stopped: {error}"));

@@ -117,7 +117,13 @@ async fn drive(
         lost = issue.keep() => (lost, false),
         ended = obey(surroundings, run.dir(), orders) => (ended, true),
     };
-    match run.stop_sandbox().await {
+    let left = if has_claim {
+        run.stop_sandbox().await
+    } else {
+        // Another host works on the issue. Nothing would ever use or remove the sandbox of this one.
+        run.remove_sandbox().await
+    };
+    match left {
         Ok(()) => (Err(ended), has_claim),
         Err(error) => (Err(error), has_claim),
     }

@@ -133,6 +133,8 @@ async fn a_worker_that_was_suspended_writes_nothing_any_more() {
     ended.expect(0, &["the lease is lost"]);
     assert_eq!((desk.refs(), desk.row(&run).await), before);
     assert_eq!(desk.processes(), [""; 0], "its sandbox is stopped");
+    let sandboxes = std::fs::read_dir(desk.home("first").join("sandboxes"));
+    assert_eq!(sandboxes.unwrap().count(), 0, "nothing would ever use it again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
