@@ -20,9 +20,10 @@ pub fn play(soak: &mut Soak, round: &Round) -> Played {
         .then(|| SmallDisk::mount(&desk.place.home(), round.place.disk()).unwrap());
     let script = desk.script_file(&steps(1)).display().to_string();
     let start = |soak: &Soak| {
-        let mut command = match desk.place.runs().is_empty() {
-            true => desk.ralph(&["run", "--script", &script]),
-            false => desk.ralph(&["resume", &desk.place.run_id()]),
+        let mut command = if desk.place.runs().is_empty() {
+            desk.ralph(&["run", "--script", &script])
+        } else {
+            desk.ralph(&["resume", &desk.place.run_id()])
         };
         soak.in_environment(&desk, &mut command);
         Live::start(&mut command)
