@@ -9,7 +9,7 @@ use crate::agent::actions::{AgentAction, Patch, PatchedFile, RelPath};
 use crate::event::EventKind;
 use crate::exec::{Command, Discard, Exit};
 use crate::sandbox::{Sandbox, SandboxError, SandboxErrorKind};
-use crate::scm::PrivateClone;
+use crate::scm::{PrivateClone, ScmError};
 use crate::secret::Redactor;
 use crate::state::CommandFailure;
 use crate::text::{counted, error_chain};
@@ -165,13 +165,13 @@ impl Performer<'_> {
         let old = match self.sandbox.files().read(&target, MAX_FILE).await {
             Ok(bytes) => Some(bytes),
             Err(error) if error.is_not_found() => None,
-            Err(error) => return Err(file_failure("patch", error)),
+            Err(error) => return Err(sandbox_failure("patch", error)),
         };
         match diff.apply(old.as_deref()) {
             Ok(PatchedFile::Content(new)) => self.store(&target, &new).await,
             Ok(PatchedFile::Deleted) => {
                 let removed = self.sandbox.files().remove(&target).await;
-                removed.map_err(|error| file_failure("patch", error))?;
+                removed.map_err(|error| sandbox_failure("patch", error))?;
                 Ok(json!("removed"))
             }
             Err(error) => Err(failed("patch", error.to_string())),
@@ -184,14 +184,14 @@ impl Performer<'_> {
             return self.store(&target, content.as_bytes()).await;
         }
         let appended = self.sandbox.files().append(&target, content.as_bytes()).await;
-        appended.map_err(|error| file_failure("write", error))?;
+        appended.map_err(|error| sandbox_failure("write", error))?;
         Ok(json!({"appended": content.len()}))
     }
 
     async fn store(&self, target: &Path, bytes: &[u8]) -> ActionResult {
         let mode = self.mode_of(target).await.unwrap_or(0o644);
         let written = self.sandbox.files().write(target, bytes, mode).await;
-        written.map_err(|error| file_failure("write", error))?;
+        written.map_err(|error| sandbox_failure("write", error))?;
         Ok(json!({"written": bytes.len()}))
     }
 
@@ -209,6 +209,7 @@ impl Performer<'_> {
         match self.clone.commit(message, &paths).await {
             Ok(Some(commit)) => Ok(json!({"commit": commit})),
             Ok(None) => Err(failed("commit", "nothing to commit".to_owned())),
+            Err(ScmError::Sandbox(error)) => Err(sandbox_failure("commit", error)),
             Err(error) => Err(failed("commit", error_chain(&error))),
         }
     }
@@ -243,8 +244,8 @@ fn failed(what: &str, reason: String) -> ActionError {
     ActionError::Failed { reason, failure }
 }
 
-/// A refused file operation fails the action; a sandbox that is gone fails the run.
-fn file_failure(what: &str, error: SandboxError) -> ActionError {
+/// A refused operation fails the action; a sandbox that is gone fails the run.
+fn sandbox_failure(what: &str, error: SandboxError) -> ActionError {
     if is_sandbox_fault(error.kind()) {
         return error.into();
     }

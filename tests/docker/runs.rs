@@ -89,6 +89,23 @@ async fn a_container_that_is_ended_by_hand_costs_no_iteration(#[case] end: &[&st
     site.expect_nothing_left();
 }
 
+/// The commit is not a failed action of the agent's: the iteration begins again.
+#[tokio::test]
+async fn a_container_that_is_killed_during_a_commit_costs_no_iteration() {
+    let site = need!(Site::new().await);
+    let slow_commit = "git config filter.slow.clean 'touch started; sleep 4; cat' && \
+         echo 'a.txt filter=slow' >.git/info/attributes";
+    let begin = doing([run(slow_commit), write("a.txt", "hello\n"), commit("Slowly")]);
+    let live = Live::start(&mut site.scripted(&script([begin, whole_task()])));
+    wait_until_started(&site);
+    docker(&site.engine, &["kill", &site.containers()[0]]);
+    live.wait()
+        .expect(0, &["creating a new sandbox from the checkpoint", "done: "]);
+    let subjects = site.place.git(&["log", "--all", "--format=%s"]);
+    assert_eq!(subjects.matches("Slowly\n").count(), 1, "{subjects}");
+    site.expect_nothing_left();
+}
+
 #[tokio::test]
 async fn what_a_killed_run_left_is_taken_up_by_its_resume() {
     let _held = LEFT_BEHIND.lock().await;
