@@ -178,12 +178,14 @@ impl Attempt {
         }
     }
 
-    /// Starts the run. `None` if it has ended: a person who queues it again gets a first attempt.
+    /// Starts the run. `None` if it has ended: a person who queues it again gets a first attempt. One that is done is started all the
+    /// same, which works on nothing and makes up for what its end still had to do: its sandbox, its reserved branch, its last event.
     async fn start(&self, builder: RalphBuilder) -> Result<Option<ActiveRun>, AssemblyError> {
         let queued: QueuedRun = serde_json::from_str(&self.claim.request)
             .map_err(|error| AssemblyError::usage(format!("the queued request cannot be read: {error}")))?;
         queued.open(&self.context, &self.claim.run).await?;
-        if self.claim.attempt > 1 && self.recorded_end().is_some() {
+        let is_over = |end: AttemptEnd| !matches!(end, AttemptEnd::Recorded(RunOutcomeKind::Done, _));
+        if self.claim.attempt > 1 && self.recorded_end().is_some_and(is_over) {
             return Ok(None);
         }
         let builder = builder.resume(self.claim.run.clone()).epoch(self.claim.epoch);

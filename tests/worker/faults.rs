@@ -133,8 +133,29 @@ async fn a_worker_that_was_suspended_writes_nothing_any_more() {
     ended.expect(0, &["the lease is lost"]);
     assert_eq!((desk.refs(), desk.row(&run).await), before);
     assert_eq!(desk.processes(), [""; 0], "its sandbox is stopped");
-    let sandboxes = std::fs::read_dir(desk.home("first").join("sandboxes"));
-    assert_eq!(sandboxes.unwrap().count(), 0, "nothing would ever use it again");
+    let sandbox = desk.home("first").join("runs").join(&run).join("sandbox");
+    assert!(!sandbox.exists(), "nothing would ever use it again");
+}
+
+/// The worker lost its lease, or was killed, after the end was recorded and before the branch was released.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_end_was_cut_off_is_concluded_by_the_next_attempt() {
+    let desk = Desk::sqlite();
+    let run = desk.submit_short(&[]);
+    desk.work("user", &["--once"]).expect(0, &["done"]);
+    let refs = desk.refs();
+    let reservation = format!("refs/ralph/branches/{}", desk.branch(&run).replace('/', "_"));
+    desk.place.git(&["update-ref", &reservation, "main"]);
+    desk.execute("UPDATE queue SET state = 'queued', attempts = 1, outcome = NULL, due_at = 0")
+        .await;
+    desk.work("user", &["--once"]).expect(0, &["done"]);
+    let row = desk.row(&run).await;
+    assert_eq!(
+        (row.state, row.outcome.as_deref()),
+        (QueueState::Finished, Some("done"))
+    );
+    assert_eq!(desk.recorded(&run), [1]);
+    assert_eq!(desk.refs(), refs);
 }
 
 #[tokio::test(flavor = "multi_thread")]
