@@ -18,9 +18,10 @@ use crate::state::{JournalLine, RunDir, standing_records};
 use crate::text::visible;
 
 use super::extract::NamedRun;
+use super::iterations::IterationSummary;
 use super::log::newest_lines;
 use super::problem::Problem;
-use super::runs::{IterationSummary, blocking, newest_evidence};
+use super::runs::{blocking, newest_evidence};
 use super::{Api, Caller};
 
 /// The content type of an exported run.

@@ -11,6 +11,7 @@ mod export;
 mod extract;
 mod guard;
 mod host;
+mod iterations;
 mod lint;
 mod log;
 mod login;

@@ -8,7 +8,9 @@ use crate::store::ApiScope;
 
 use super::openapi::document;
 use super::operation::Operation;
-use super::{change, create, export, host, lint, log, login, metrics, run_list, runs, share, socket, steer};
+use super::{
+    change, create, export, host, iterations, lint, log, login, metrics, run_list, runs, share, socket, steer,
+};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -21,6 +23,7 @@ pub(super) fn operations() -> Vec<Operation> {
     let groups = [
         service_operations(),
         run_operations(),
+        iteration_operations(),
         content_operations(),
         order_operations(),
         request_operations(),
@@ -103,31 +106,6 @@ fn run_operations() -> Vec<Operation> {
             .status(StatusCode::NO_CONTENT),
         Operation::new(
             GET,
-            "/api/runs/{run}/iterations",
-            "listIterations",
-            "Its iterations, oldest first",
-            runs::iterations,
-        )
-        .parameters::<runs::IterationPage>()
-        .returns::<runs::IterationList>(),
-        Operation::new(
-            GET,
-            "/api/runs/{run}/iterations/{iteration}",
-            "getIteration",
-            "Everything that is recorded of an iteration",
-            runs::iteration,
-        )
-        .returns::<Map<String, Value>>(),
-        Operation::new(
-            GET,
-            "/api/runs/{run}/course",
-            "getCourse",
-            "Cost, time and loop score of each of its iterations, oldest first",
-            runs::course,
-        )
-        .returns::<runs::RunCourse>(),
-        Operation::new(
-            GET,
             "/api/runs/{run}/usage",
             "getUsage",
             "The limits of the run, what is used of them, and what each checkbox cost",
@@ -150,6 +128,36 @@ fn run_operations() -> Vec<Operation> {
             runs::evidence,
         )
         .returns::<runs::EvidenceReport>(),
+    ]
+}
+
+fn iteration_operations() -> Vec<Operation> {
+    vec![
+        Operation::new(
+            GET,
+            "/api/runs/{run}/iterations",
+            "listIterations",
+            "Its iterations, oldest first",
+            iterations::iterations,
+        )
+        .parameters::<iterations::IterationPage>()
+        .returns::<iterations::IterationList>(),
+        Operation::new(
+            GET,
+            "/api/runs/{run}/iterations/{iteration}",
+            "getIteration",
+            "Everything that is recorded of an iteration",
+            iterations::iteration,
+        )
+        .returns::<Map<String, Value>>(),
+        Operation::new(
+            GET,
+            "/api/runs/{run}/course",
+            "getCourse",
+            "Cost, time and loop score of each of its iterations, oldest first",
+            iterations::course,
+        )
+        .returns::<iterations::RunCourse>(),
     ]
 }
 

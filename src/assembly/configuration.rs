@@ -108,10 +108,14 @@ pub(crate) fn load_of_run(
 ) -> Result<Config, AssemblyError> {
     let mut given = given.clone();
     given.keep_those_of(run);
-    let mut file = TaskFile::of_run(context, run)?;
-    if let Some(text) = task {
-        text.clone_into(&mut file.text);
-    }
+    let file = match task {
+        Some(text) => TaskFile {
+            path: run.task_file(),
+            text: text.to_owned(),
+            project: project_of(context, run),
+        },
+        None => TaskFile::of_run(context, run)?,
+    };
     config::load(&inputs(context, Some(&file), &given)?).map_err(Into::into)
 }
 

@@ -226,7 +226,7 @@ impl RunControl {
         let findings = lint(Some(&text), min_checkboxes);
         check_findings(name, &findings, self.context.reporter.as_ref())?;
         let (before, after) = (Task::parse(&run.next_task()?)?, Task::parse(&text)?);
-        let config = configuration::load_of_run(&self.context, run, Some(&text), &self.given)?;
+        let config = self.configuration_with(run, Some(&text))?;
         check_edit(run, &before, &after, &config)?;
         let chosen = before.frontmatter.profile_chosen(&after.frontmatter);
         let profile = chosen.map(|name| Intervention::Profile {
@@ -277,7 +277,16 @@ impl RunControl {
 
     /// The configuration that a resume of this run would have.
     pub(super) fn configuration(&self, run: &RunDir) -> Result<Config, AssemblyError> {
-        configuration::load_of_run(&self.context, run, None, &self.given)
+        self.configuration_with(run, None)
+    }
+
+    /// The same with this task, if it is known already.
+    pub(super) fn configuration_with(
+        &self,
+        run: &RunDir,
+        task: Option<&str>,
+    ) -> Result<Config, AssemblyError> {
+        configuration::load_of_run(&self.context, run, task, &self.given)
     }
 }
 

@@ -45,7 +45,8 @@ pub struct CheckboxUsage {
 impl RunControl {
     /// What a run may use and has used, by its journal and by the configuration that its resume would have.
     pub fn usage(&self, run: &RunDir, lines: &[JournalLine]) -> Result<RunUsage, AssemblyError> {
-        let limits = budget(&self.configuration(run)?);
+        let task = run.next_task_by(Some(lines))?;
+        let limits = budget(&self.configuration_with(run, Some(&task))?);
         let used = Ledger::from_journal(lines, std::time::Duration::ZERO);
         let entry = |name, unit, used, limit: Option<f64>| {
             limit.map(|limit| BudgetUse {

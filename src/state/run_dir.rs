@@ -274,6 +274,11 @@ impl RunDir {
 
     /// The text of the task as the next iteration will have it: with the newest edit, which may still wait.
     pub fn next_task(&self) -> Result<String, StateError> {
+        self.next_task_by(None)
+    }
+
+    /// The same, by the journal if it was read already: that of a long run takes a while to read.
+    pub(crate) fn next_task_by(&self, journal: Option<&[JournalLine]>) -> Result<String, StateError> {
         let pending = self.inbox().pending()?;
         let waiting = pending
             .iter()
@@ -281,7 +286,10 @@ impl RunDir {
             .find_map(|request| edited_task(&request.intervention));
         Ok(match waiting {
             Some(text) => text.to_owned(),
-            None => self.facts.task_after(&self.journal()?).to_owned(),
+            None => match journal {
+                Some(lines) => self.facts.task_after(lines).to_owned(),
+                None => self.facts.task_after(&self.journal()?).to_owned(),
+            },
         })
     }
 

@@ -16,7 +16,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most connections of one process.
 const MOST_CONNECTIONS: u32 = 8;
 
-/// By default Postgres plans the first five executions of a statement anew, on each connection. A worker claims seldom, so
+/// By default Postgres makes a new plan for each of the first five executions of a statement, on each connection. A worker claims seldom, so
 /// it would never get past them, and to plan a claim takes longer than to execute it.
 const PLAN_ONCE: &str = "SET plan_cache_mode = force_generic_plan";
 

@@ -65,7 +65,7 @@ fn runs_survive_random_faults() {
     assert!(
         !report.has_violation(),
         "repeat it with `tests/soak --seed {seed} --round {}`",
-        report.rounds()
+        report.last_round()
     );
 }
 

@@ -85,7 +85,7 @@ pub fn assert_repository(desk: &Desk, runs: &[String]) {
         .into_iter()
         .filter(|path| rubbish.is_match(&path.strip_prefix(&git).unwrap().to_string_lossy()))
         .collect();
-    assert_eq!(left, [PathBuf::new(); 0]);
+    assert_eq!(left, Vec::<PathBuf>::new());
 }
 
 /// Nothing of this desk is left but what lives on purpose: these processes and this socket.
@@ -106,7 +106,7 @@ pub fn assert_nothing_left(desk: &Desk, pids: &[u32], sockets: &[&Path], engine:
         homes.iter().flat_map(|dir| entries(dir)).collect::<Vec<_>>()
     };
     assert!(soon(|| of_sandboxes().is_empty()), "{:#?}", of_sandboxes());
-    assert_eq!(entries(&temporary_dir(desk)), [PathBuf::new(); 0]);
+    assert_eq!(entries(&temporary_dir(desk)), Vec::<PathBuf>::new());
     let known: Vec<String> = sockets.iter().map(|path| path.display().to_string()).collect();
     let bound = || {
         bound_sockets(place)

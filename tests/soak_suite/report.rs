@@ -49,7 +49,7 @@ impl Report {
     }
 
     /// The number of the last round.
-    pub fn rounds(&self) -> u64 {
+    pub fn last_round(&self) -> u64 {
         self.last_round
     }
 

@@ -16,7 +16,7 @@ pub fn play(soak: &mut Soak, round: &Round) -> Played {
     let (mut rng, desk) = (round.rng(), Arc::new(Desk::sqlite()));
     soak.single = Some(desk.clone());
     configure(&desk, round.place);
-    let disk = (round.fault == Fault::FillDisk)
+    let small_disk = (round.fault == Fault::FillDisk)
         .then(|| SmallDisk::mount(&desk.place.home(), round.place.disk()).unwrap());
     let script = desk.script_file(&steps(1)).display().to_string();
     let start = |soak: &Soak| {
@@ -35,7 +35,7 @@ pub fn play(soak: &mut Soak, round: &Round) -> Played {
         if round.fault == Fault::Nothing || !ralph.is_running() {
             break;
         }
-        strikes += u32::from(strike(soak, round.fault, &ralph, disk.as_ref(), &mut rng));
+        strikes += u32::from(strike(soak, round.fault, &ralph, small_disk.as_ref(), &mut rng));
         if round.fault == Fault::KillRalph {
             ralph.wait();
             ralph = start(soak);

@@ -62,12 +62,10 @@ impl DaytonaProvider {
         let failed = |error: DaytonaError| error.for_sandbox(&name);
         let found = api.sandbox(&name).await.map_err(failed)?;
         let is_new = found.is_none();
+        let request = api.client.post("sandbox", self.host_request(&name));
         let info: DaytonaSandboxInfo = match found {
             Some(info) => info,
-            None => {
-                let created = api.client.post("sandbox", self.host_request(&name)).json().await;
-                created.map_err(failed)?
-            }
+            None => request.json().await.map_err(failed)?,
         };
         let started = match api
             .bring_to(DaytonaPhase::Started, &info.id, api::START_TIMEOUT)
