@@ -66,7 +66,10 @@ fn every_configuration_that_a_guide_shows_can_be_loaded() {
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut loaded = 0;
     // The block of `sdk.md` is for a `Cargo.toml`.
-    for name in names.filter(|name| name.ends_with(".md") && name != "sdk.md") {
+    for name in names.filter(|name| {
+        name.rsplit_once('.')
+            .is_some_and(|(stem, end)| end == "md" && stem != "sdk")
+    }) {
         for block in blocks(&format!("docs/guide/{name}"), "toml") {
             load_shown(&block).unwrap_or_else(|error| panic!("{name}: {error}\n{block}"));
             loaded += 1;
