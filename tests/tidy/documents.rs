@@ -94,7 +94,8 @@ fn the_pages_on_how_to_add_something_name_files_that_exist() {
 }
 
 /// Messages of the troubleshooting page that the code joins from parts.
-const JOINED_MESSAGES: [&str; 10] = [
+const JOINED_MESSAGES: [&str; 11] = [
+    "the ... provider cannot enforce the network policy: ...",
     "... is a shallow clone: a run needs a repository with its complete history",
     "... is a partial clone: ...",
     "its holder cannot listen at ...",
