@@ -1,14 +1,22 @@
 //! The user's repository on the host.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
 use super::error::ScmError;
 use super::git::{GitDir, hardened, message, one_id, output, records, run_on_host, unexpected};
 use super::objects;
 use super::path::{RepoPath, collision};
+use crate::clock;
 use crate::exec::{ExitStatus, Host};
 use crate::id::{ObjectId, RunId};
+
+/// The beginnings of the refs that only ralph writes.
+const OWN_REFS: [&str; 2] = ["refs/ralph/", "refs/notes/ralph-"];
+
+/// From what age on the lock file of such a ref is that of a killed process.
+const DEAD_LOCK: Duration = Duration::from_secs(30);
 
 /// The user's repository on the host: a normal one, a worktree or a bare one.
 ///
@@ -231,7 +239,11 @@ impl Repository {
             .git
             .command("update-ref --stdin -z")
             .stdin(format!("update {name}\0{new}\0{old}\0"));
-        let Err(failed) = self.git.run(&command).await else {
+        let mut done = self.git.run(&command).await;
+        if done.is_err() && self.remove_dead_lock(name) {
+            done = self.git.run(&command).await;
+        }
+        let Err(failed) = done else {
             return Ok(());
         };
         let found = self.read_ref(name).await?;
@@ -245,7 +257,17 @@ impl Repository {
         })
     }
 
-    /// Deletes a ref, wherever it is. One that does not exist is no error.
+    /// Removes the lock file that a killed git left for a ref which only ralph writes. Git has it for milliseconds; one that stays
+    /// would fail every run of the repository. Returns whether it removed one.
+    fn remove_dead_lock(&self, name: &str) -> bool {
+        let is_own = OWN_REFS.iter().any(|own| name.starts_with(own));
+        let lock = self.common_dir.join(format!("{name}.lock"));
+        let made = fs::metadata(&lock).and_then(|file| file.modified()).ok();
+        let now = SystemTime::from(clock::system().now());
+        let age = made.and_then(|made| now.duration_since(made).ok());
+        is_own && age.is_some_and(|age| age > DEAD_LOCK) && fs::remove_file(&lock).is_ok()
+    }
+
     /// Removes every ref that ralph keeps for a run. Branches stay.
     pub async fn remove_run_refs(&self, run: &RunId) -> Result<(), ScmError> {
         let listing = self
@@ -259,6 +281,7 @@ impl Repository {
         Ok(())
     }
 
+    /// Deletes a ref, wherever it is. One that does not exist is no error.
     pub(super) async fn delete_ref(&self, name: &str) -> Result<(), ScmError> {
         let command = self.git.command("update-ref --no-deref -d").arg(name);
         self.git.run(&command).await.map(drop)

@@ -1,3 +1,6 @@
+use std::fs;
+use std::time::{Duration, SystemTime};
+
 use ralph::id::RunId;
 use ralph::scm::{Repository, ScmError, free_branch, release_branch, reserve_branch};
 use rstest::rstest;
@@ -85,6 +88,26 @@ async fn a_ref_moves_only_from_where_it_is_expected() {
         .await
         .unwrap();
     assert_eq!(repository.read_ref(name).await.unwrap(), Some(second));
+}
+
+#[tokio::test]
+async fn the_lock_of_a_killed_git_is_removed_from_own_refs_only_and_not_while_it_is_young() {
+    let world = World::new().await;
+    let repository = &world.repository;
+    for (name, age, expected) in [
+        ("refs/ralph/r1/state", 60, true),
+        ("refs/notes/ralph-evidence", 60, true),
+        ("refs/ralph/r2/state", 5, false),
+        ("refs/heads/theirs", 60, false),
+    ] {
+        let lock = repository.common_dir().join(format!("{name}.lock"));
+        fs::create_dir_all(lock.parent().unwrap()).unwrap();
+        let made = SystemTime::now() - Duration::from_secs(age);
+        fs::File::create(&lock).unwrap().set_modified(made).unwrap();
+        let updated = repository.update_ref(name, &world.base, None).await;
+        assert_eq!(updated.is_ok(), expected, "{name}: {updated:?}");
+        assert_eq!(lock.exists(), !expected, "{name}");
+    }
 }
 
 #[tokio::test]
