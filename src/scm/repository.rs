@@ -1,14 +1,13 @@
 //! The user's repository on the host.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use std::{fs, io};
 
 use super::error::ScmError;
 use super::git::{GitDir, hardened, message, one_id, output, records, run_on_host, unexpected};
 use super::objects;
 use super::path::{RepoPath, collision};
-use crate::clock;
 use crate::exec::{ExitStatus, Host};
 use crate::id::{ObjectId, RunId};
 
@@ -262,10 +261,13 @@ impl Repository {
     fn remove_dead_lock(&self, name: &str) -> bool {
         let is_own = OWN_REFS.iter().any(|own| name.starts_with(own));
         let lock = self.common_dir.join(format!("{name}.lock"));
-        let made = fs::metadata(&lock).and_then(|file| file.modified()).ok();
-        let now = SystemTime::from(clock::system().now());
-        let age = made.and_then(|made| now.duration_since(made).ok());
-        is_own && age.is_some_and(|age| age > DEAD_LOCK) && fs::remove_file(&lock).is_ok()
+        let age = || {
+            // By the clock of the file system, which may be on another host.
+            let now = tempfile::tempfile_in(&self.common_dir)?.metadata()?.modified()?;
+            let made = fs::metadata(&lock)?.modified()?;
+            now.duration_since(made).map_err(io::Error::other)
+        };
+        is_own && age().is_ok_and(|age| age > DEAD_LOCK) && fs::remove_file(&lock).is_ok()
     }
 
     /// Removes every ref that ralph keeps for a run. Branches stay.
