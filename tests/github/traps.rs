@@ -306,7 +306,7 @@ fn no_token_of_a_claim_is_in_a_process_list() {
     // The first push is that of the claim.
     let push = "/acme/widget.git/git-receive-pack";
     site.github
-        .fail_next("POST", push, Fault::Slow(Duration::from_secs(1)));
+        .fail_next("POST", push, Fault::Slow(Duration::from_secs(5)));
     let secrets = [basic(&token), token];
     let mut watched = Watched::default();
     let answers = script([
