@@ -249,10 +249,11 @@ fn expect_whole_job(site: &Site, remote: &Remote) {
     let mut doctor = site.ralph(&["doctor", "env"]);
     doctor.envs(remote.variables.clone());
     let shown = finish(&mut doctor).stdout;
-    assert!(
-        shown.contains("relayed (the engine is on another host)"),
-        "{shown}"
-    );
+    let reason = match engine::seal() {
+        SealChoice::Relayed => "set by sandbox.docker.seal",
+        SealChoice::Auto | SealChoice::Handed => "the engine is on another host",
+    };
+    assert!(shown.contains(&format!("relayed ({reason})")), "{shown}");
 }
 
 fn expect_job(site: &Site, remote: &Remote) {
