@@ -268,7 +268,9 @@ impl SandboxFiles for WorkspaceFiles {
             if io::copy(&mut file.take(limit.saturating_add(1)), copy.as_file_mut())? > limit {
                 return Err(FileError::TooLong { limit });
             }
-            copy.as_file().set_permissions(permissions(mode))?;
+            // Not the bits that let others act as the owner of the copy.
+            let bits = permissions(mode & 0o777);
+            copy.as_file().set_permissions(bits).map_err(written)?;
             copy.persist(&to).map_err(|error| written(error.error))?;
             Ok(())
         })
