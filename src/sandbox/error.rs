@@ -229,6 +229,13 @@ impl Error for SandboxError {
     }
 }
 
+/// Logs a failed removal after another error, which is the one to report.
+pub(super) fn warn_not_removed(sandbox: &str, removed: Result<(), impl fmt::Display>) {
+    if let Err(error) = removed {
+        tracing::warn!(sandbox, %error, "cannot remove a sandbox after an error");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
+use super::error::warn_not_removed;
 use super::files::FileOwner;
 use super::name::names;
 use super::owner::Owner;
@@ -223,7 +224,7 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
                 Ok(Some(sandbox)) => return Ok(sandbox),
                 Ok(None) => dir.remove().await?,
                 Err(error) => {
-                    dir.remove().await?;
+                    warn_not_removed(&name, dir.remove().await);
                     return Err(error);
                 }
             }
