@@ -207,7 +207,7 @@ impl SandboxError {
 }
 
 /// The hint for a sandbox that has to be replaced.
-const RESUME: &str = "`ralph resume` creates a new sandbox from the last checkpoint of the run";
+pub(super) const RESUME: &str = "`ralph resume` creates a new sandbox from the last checkpoint of the run";
 
 impl fmt::Display for SandboxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -25,7 +25,7 @@ use super::{DirEntry, SandboxError, SandboxFiles};
 const DEFAULT_MODE: u32 = 0o644;
 
 /// The permission bits of a mode.
-const PERMISSIONS: u32 = 0o7777;
+pub(super) const PERMISSIONS: u32 = 0o7777;
 
 /// Why a file operation failed, before the caller adds names.
 #[derive(Debug)]
