@@ -84,7 +84,8 @@ impl Host {
         self.start(command)?.finish(output).await
     }
 
-    /// Runs an interactive command: its input and output are those of this process.
+    /// Runs an interactive command: its input, output and working directory are those of this process. Its limits are
+    /// ignored, and [`Host::kill_all`] does not find it.
     pub async fn run_on_terminal(&self, command: &Command) -> io::Result<ExitStatus> {
         let mut process = self.process(command, None)?;
         Ok(spawn(&mut process)?.wait().await?.into())

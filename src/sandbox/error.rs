@@ -207,7 +207,7 @@ impl SandboxError {
 }
 
 /// The hint for a sandbox that has to be replaced.
-const RESUME: &str = "`ralph resume` creates a new sandbox from the last checkpoint of the run";
+pub(super) const RESUME: &str = "`ralph resume` creates a new sandbox from the last checkpoint of the run";
 
 impl fmt::Display for SandboxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -226,6 +226,13 @@ impl Error for SandboxError {
             Some(_) => Some(cause),
             None => cause.source(),
         }
+    }
+}
+
+/// Logs a failed removal after another error, which is the one to report.
+pub(super) fn warn_not_removed(sandbox: &str, removed: Result<(), impl fmt::Display>) {
+    if let Err(error) = removed {
+        tracing::warn!(sandbox, %error, "cannot remove a sandbox after an error");
     }
 }
 

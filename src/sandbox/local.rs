@@ -391,7 +391,7 @@ impl Sandbox for LocalSandbox {
             let written = outside.written_since(created);
             if !written.is_empty() {
                 // Who opens the sandbox again knows of them.
-                fs::remove_file(dirs.created_file())?;
+                files::remove_all(&dirs.created_file())?;
             }
             Ok(written)
         });

@@ -52,7 +52,7 @@ mod workspace_provider;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::exec::{Command, Exit, OutputSink};
 use crate::network::{Policy, PolicyMode};
@@ -365,7 +365,7 @@ pub trait SandboxFiles: Send + Sync {
 }
 
 /// One entry of a directory in a sandbox.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
     /// The name, without the directory.
     pub name: String,

@@ -170,9 +170,9 @@ impl SandboxDir {
         write_atomically(&self.dir.join("sandbox.json"), &bytes, FileAccess::Private)
     }
 
-    /// Replaces the record of a dead owner. Returns false if another process was faster.
-    pub(super) fn claim(&self, dead: &SandboxRecord, record: &SandboxRecord) -> Result<bool, SandboxError> {
-        match self.lock(Some(dead))? {
+    /// Replaces the record `seen`. Returns false if another process was faster.
+    pub(super) fn claim(&self, seen: &SandboxRecord, record: &SandboxRecord) -> Result<bool, SandboxError> {
+        match self.lock(Some(seen))? {
             DirLock::Held(_lock) => self.record_owner(record).map(|()| true),
             DirLock::Changed => Ok(false),
         }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::SandboxError;
 use super::session::{SessionError, WarmSession};
@@ -55,7 +55,12 @@ impl SessionSlot {
 
     /// The exit of a command whose session was lost while the sandbox kept running: a process inside killed the guest.
     /// The next command opens another session.
-    async fn exit_after_lost_session(&self, command: &Command, lost: &SessionError) -> Exit {
+    async fn exit_after_lost_session(
+        &self,
+        command: &Command,
+        started: Instant,
+        lost: &SessionError,
+    ) -> Exit {
         self.close().await;
         let notice = format!("lost the warm session with the sandbox, reopening it: {lost}");
         let mut stderr = CapturedOutput::with_limit(command.keep);
@@ -63,7 +68,7 @@ impl SessionSlot {
         self.add_notice(notice);
         Exit {
             status: ExitStatus::Signal(SIGKILL),
-            duration: Duration::ZERO,
+            duration: started.elapsed(),
             stdout: CapturedOutput::with_limit(command.keep),
             stderr,
             streams_held: true,
@@ -135,6 +140,7 @@ pub(super) trait WarmSandbox: Sync {
             Ok(None) => return self.exec_plain(command, output).await,
             Err(error) => return Err(self.unusable_reason().await?.unwrap_or(error)),
         };
+        let started = Instant::now();
         let error = match session.exec(command, output).await {
             Ok(exit) => return Ok(exit),
             Err(error) => error,
@@ -143,7 +149,7 @@ pub(super) trait WarmSandbox: Sync {
             None => Err(error),
             Some(lost) => match self.lost_reason().await? {
                 Some(reason) => Err(reason),
-                None => Ok(self.slot().exit_after_lost_session(command, lost).await),
+                None => Ok(self.slot().exit_after_lost_session(command, started, lost).await),
             },
         }
     }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
+use super::error::warn_not_removed;
 use super::files::FileOwner;
 use super::name::names;
 use super::owner::Owner;
@@ -157,6 +158,12 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
         }
     }
 
+    /// This process, as the owner of a sandbox.
+    fn this_owner(&self) -> Result<Owner, SandboxError> {
+        let id = SandboxDir::ensure_base_id(&self.base)?;
+        Ok(self.owner.clone().in_data_dir(id))
+    }
+
     /// The directories that have a record.
     fn records(&self) -> Result<Vec<(SandboxDir, SandboxRecord)>, SandboxError> {
         let dirs = SandboxDir::all(&self.base)?.into_iter();
@@ -199,10 +206,7 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
             run: spec.run.clone(),
             task: spec.purpose.task.clone(),
             fingerprint: fingerprint.ok_or_else(|| SandboxError::missing_image(spec.image.as_deref()))?,
-            owner: self
-                .owner
-                .clone()
-                .in_data_dir(SandboxDir::ensure_base_id(&self.base)?),
+            owner: self.this_owner()?,
             for_evidence,
         })
     }
@@ -223,7 +227,7 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
                 Ok(Some(sandbox)) => return Ok(sandbox),
                 Ok(None) => dir.remove().await?,
                 Err(error) => {
-                    dir.remove().await?;
+                    warn_not_removed(&name, dir.remove().await);
                     return Err(error);
                 }
             }
@@ -437,20 +441,19 @@ impl<B: WorkspaceBackend> Provider for WorkspaceProvider<B> {
             return Ok(None);
         };
         let fits = self.backend.fingerprint(spec).await?.as_ref() == Some(&record.fingerprint);
-        let opened = if fits {
-            self.backend.open(&dir, spec).await?
-        } else {
-            None
+        let owned = SandboxRecord {
+            owner: self.this_owner()?,
+            ..record.clone()
         };
-        let Some(sandbox) = opened else {
-            self.discard(&dir).await?;
+        // Another process may be taking over or removing the sandbox of an owner that has ended.
+        if !dir.claim(&record, &owned)? {
             return Ok(None);
-        };
-        dir.record_owner(&SandboxRecord {
-            owner: self.owner.clone(),
-            ..record
-        })?;
-        Ok(Some(Box::new(sandbox)))
+        }
+        if fits && let Some(sandbox) = self.backend.open(&dir, spec).await? {
+            return Ok(Some(Box::new(sandbox)));
+        }
+        self.discard(&dir).await?;
+        Ok(None)
     }
 
     async fn list(&self) -> Result<Vec<SandboxListing>, SandboxError> {

@@ -343,7 +343,7 @@ async fn big_files_go_in_and_out(bench: &Bench) {
         .upload(&there, &bench.path("in/side"))
         .await
         .unwrap();
-    bench.prints("test -x in/side").await;
+    bench.prints("test -x in/side && chmod u+s in/side").await;
     bench
         .sandbox
         .files()
@@ -351,6 +351,8 @@ async fn big_files_go_in_and_out(bench: &Bench) {
         .await
         .unwrap();
     assert!(std::fs::read(&back).unwrap() == bytes);
+    let mode = std::fs::metadata(&back).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o755, "{mode:o}");
     let missing = bench
         .sandbox
         .files()

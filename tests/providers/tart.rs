@@ -238,6 +238,15 @@ async fn without_softnet_a_restricted_network_is_refused(
 }
 
 #[tokio::test]
+async fn a_local_image_that_does_not_exist_is_named() {
+    let scene = need!(Scene::new().await);
+    let mut spec = scene.spec();
+    spec.image = Some("no-such-vm".to_owned());
+    let error = scene.refused(&spec).await;
+    assert!(error.to_string().contains("tart clone no-such-vm"), "{error}");
+}
+
+#[tokio::test]
 async fn a_vm_of_the_user_is_never_overwritten() {
     let scene = need!(Scene::new().await);
     let theirs = scene.site.path("bin/state/vms/agent-loop-none-none");

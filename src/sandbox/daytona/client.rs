@@ -21,6 +21,9 @@ const ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(8);
 
+/// The longest response that is decoded, in bytes. What a script prints in a sandbox comes from there.
+const MAX_BODY: usize = 64 << 20;
+
 /// How many characters of Daytona's message an error contains.
 const MAX_MESSAGE: usize = 300;
 
@@ -128,8 +131,17 @@ impl DaytonaCall {
     /// Sends the call and decodes the response.
     pub(super) async fn json<T: DeserializeOwned>(self) -> Result<T, DaytonaError> {
         let call = self.name.clone();
-        let body = self.send().await?.bytes().await;
-        let body = body.map_err(|error| DaytonaError::unreachable(&call, error))?;
+        let (mut response, mut body) = (self.send().await?, Vec::<u8>::new());
+        while let Some(piece) = response
+            .chunk()
+            .await
+            .map_err(|error| DaytonaError::unreachable(&call, error))?
+        {
+            body.extend_from_slice(&piece);
+            if body.len() > MAX_BODY {
+                return Err(DaytonaError::response(call, "it is too long"));
+            }
+        }
         serde_json::from_slice(&body).map_err(|error| DaytonaError::Response {
             call,
             source: error.into(),

@@ -13,7 +13,8 @@ use super::error::DaytonaError;
 use super::sandbox::DaytonaSandbox;
 use super::toolbox::{put_file, run_script};
 use super::wire::ToolboxFileInfo;
-use crate::sandbox::scripted_files::{FileContent, FileSource, PERMISSIONS, ScriptResult, ScriptedFiles};
+use crate::sandbox::files::PERMISSIONS;
+use crate::sandbox::scripted_files::{FileContent, FileSource, ScriptResult, ScriptedFiles};
 use crate::sandbox::{DirEntry, Sandbox, SandboxError};
 
 const ENOENT: i32 = 2;

@@ -43,6 +43,7 @@ use self::error::DaytonaError;
 use self::labels::DaytonaLabels;
 use self::size::DaytonaSize;
 use self::wire::{DaytonaPhase, DaytonaSandboxInfo};
+use super::error::warn_not_removed;
 use super::name::names;
 use super::owner::Owner;
 use super::{
@@ -338,13 +339,6 @@ async fn discard(api: &DaytonaApi, info: &DaytonaSandboxInfo) -> Result<(), Dayt
     match DaytonaLabels::parse(&info.labels) {
         Some(labels) => secrets::remove(api, &labels.secrets).await,
         None => Ok(()),
-    }
-}
-
-/// Logs a failed removal after another error, which is the one to report.
-fn warn_not_removed(sandbox: &str, removed: Result<(), DaytonaError>) {
-    if let Err(error) = removed {
-        tracing::warn!(sandbox, %error, "cannot remove a sandbox that did not start");
     }
 }
 

@@ -48,7 +48,11 @@ impl DaytonaSandbox {
                 done = &mut work => return done,
                 _ = alarm.tick() => {
                     let call = self.api.client.call(Method::POST, &path).repeatable();
-                    if let Err(error) = call.done().await {
+                    let reported = tokio::select! {
+                        done = &mut work => return done,
+                        reported = call.done() => reported,
+                    };
+                    if let Err(error) = reported {
                         tracing::warn!(sandbox = self.id(), %error, "cannot report activity to Daytona");
                     }
                 }

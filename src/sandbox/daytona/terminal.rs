@@ -62,7 +62,7 @@ impl DaytonaSandbox {
     }
 }
 
-/// Reads up to the marker and returns the bytes after it.
+/// Reads up to the marker and returns the bytes after it. The start-up files of the shell may print without end.
 async fn read_past(reader: &mut SocketReader, marker: &[u8]) -> Result<Vec<u8>, DaytonaError> {
     let mut read = Vec::new();
     while let Some(bytes) = reader.next().await? {
@@ -70,6 +70,8 @@ async fn read_past(reader: &mut SocketReader, marker: &[u8]) -> Result<Vec<u8>, 
         if let Some(at) = read.windows(marker.len()).position(|window| window == marker) {
             return Ok(read.split_off(at + marker.len()));
         }
+        // A part of the marker may be at the end.
+        read.drain(..read.len().saturating_sub(marker.len()));
     }
     Ok(Vec::new())
 }

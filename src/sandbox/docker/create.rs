@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use super::super::error::warn_not_removed;
 use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
 use super::super::{SandboxError, SandboxErrorKind, SandboxSpec};
 use super::backend::{EngineHost, NetworkMode};
@@ -28,8 +29,7 @@ pub(super) async fn create(
     let created = create_containers(host, dir, spec, record, &mut containers).await;
     if created.is_err() {
         for container in containers.iter().rev() {
-            let removed = host.engine.remove_container(container).await;
-            removed.map_err(|error| engine_failed_for(&dir.name(), error))?;
+            warn_not_removed(&dir.name(), host.engine.remove_container(container).await);
         }
     }
     match created {

@@ -4,6 +4,7 @@
 mod free_space;
 mod volume;
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -132,24 +133,45 @@ async fn container_size(container: &ContainerCommands) -> u64 {
     })
 }
 
-/// The bytes on disk of everything below a directory. Unreadable files count as empty.
+/// The bytes on disk of everything below a directory. Unreadable files count as empty. The agent decides how deep the tree
+/// is: no directory stays open while those below it are measured, and the stack does not grow.
 fn dir_size(dir: &Path) -> u64 {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let sizes = entries.filter_map(|entry| {
+    let (mut size, mut path) = (0, dir.to_owned());
+    // The subdirectories that are not measured yet, of each directory from the first one to `path`.
+    let mut left = vec![measure_entries(&path, &mut size)];
+    while let Some(names) = left.last_mut() {
+        match names.pop() {
+            Some(name) => {
+                path.push(name);
+                left.push(measure_entries(&path, &mut size));
+            }
+            None => {
+                left.pop();
+                path.pop();
+            }
+        }
+    }
+    size
+}
+
+/// Adds the bytes on disk of the entries of a directory, without what is below them. Returns the names of its
+/// subdirectories.
+fn measure_entries(dir: &Path, size: &mut u64) -> Vec<OsString> {
+    let mut subdirectories = Vec::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         // Does not follow links.
-        let metadata = entry.metadata().ok()?;
-        let below = if metadata.is_dir() {
-            dir_size(&entry.path())
-        } else {
-            0
-        };
-        Some(metadata.blocks() * BLOCK_BYTES + below)
-    });
-    sizes.sum()
+        let Ok(metadata) = entry.metadata() else { continue };
+        *size += metadata.blocks() * BLOCK_BYTES;
+        if metadata.is_dir() {
+            subdirectories.push(entry.file_name());
+        }
+    }
+    subdirectories
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::files::remove_all;
     use super::*;
 
     const MEGABYTE: u64 = 1 << 20;
@@ -163,5 +185,21 @@ mod tests {
         fs::write(dir.path().join("below/file"), vec![1; 2 << 20]).unwrap();
         let measured = dir_size(dir.path());
         assert!((2 * MEGABYTE..3 * MEGABYTE).contains(&measured), "{measured}");
+    }
+
+    #[test]
+    fn a_deep_tree_needs_no_deep_stack() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut deepest = dir.path().to_owned();
+        for _ in 0..1500 {
+            deepest.push("d");
+            fs::create_dir(&deepest).unwrap();
+        }
+        fs::write(deepest.join("file"), vec![1; 1 << 20]).unwrap();
+        let path = dir.path().to_owned();
+        let measuring = std::thread::Builder::new().stack_size(128 << 10);
+        let measured = measuring.spawn(move || dir_size(&path)).unwrap().join();
+        remove_all(&dir.path().join("d")).unwrap();
+        assert!(measured.unwrap() >= MEGABYTE);
     }
 }

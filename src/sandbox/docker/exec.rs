@@ -94,10 +94,10 @@ impl ContainerCommands {
         self.proxy.as_ref().map(variables).unwrap_or_default()
     }
 
-    /// Runs a shell script to its end and drops its output.
+    /// Runs a shell script to its end and drops its output. One that the agent has stopped is still running.
     pub(super) async fn script(&self, script: &str, args: &[&str]) -> Result<ExecState, EngineError> {
         let mut exec = self.start_script(script, args, false).await?;
-        while let Some(piece) = exec.next().await {
+        while let Ok(Some(piece)) = timeout(SCRIPT_TIMEOUT, exec.next()).await {
             piece?;
         }
         exit_state(&mut exec).await

@@ -190,8 +190,9 @@ impl KernelProbe<'_> {
             first_line(self.engine, &container).await
         }
         .await;
-        self.engine.remove_container(&container).await?;
-        printed
+        let removed = self.engine.remove_container(&container).await;
+        let printed = printed?;
+        removed.map(|()| printed)
     }
 }
 

@@ -18,9 +18,9 @@ mod user;
 mod volume_files;
 mod workspace;
 
-use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, fs, io};
 
 use self::backend::DockerBackend;
 pub use self::kernel::SealChoice;
@@ -29,6 +29,7 @@ pub use self::seal::{SealError, SealPlan};
 pub use self::workspace::WorkspaceChoice;
 use super::workspace_provider::WorkspaceProvider;
 use super::{Provider, SandboxError, SandboxErrorKind};
+use crate::atomic_file::{FileAccess, write_atomically};
 use crate::clock::Clock;
 use crate::engine::{EngineEnvironment, EngineError};
 use crate::exec::Host;
@@ -85,6 +86,15 @@ fn unshared(reason: impl fmt::Display, hint: &'static str) -> SandboxError {
         "the `docker` provider cannot share a workspace with the containers of this engine: {reason}"
     );
     SandboxError::new(SandboxErrorKind::Failed, message).with_hint(Some(hint))
+}
+
+/// Writes a file that containers see into this directory, unless it is there. Returns its path.
+fn install_file(dir: &Path, name: &str, text: &str) -> io::Result<PathBuf> {
+    let file = dir.join(name);
+    if fs::read(&file).ok().as_deref() != Some(text.as_bytes()) {
+        write_atomically(&file, text.as_bytes(), FileAccess::Mode(0o644))?;
+    }
+    Ok(file)
 }
 
 fn engine_error_kind(error: &EngineError) -> SandboxErrorKind {

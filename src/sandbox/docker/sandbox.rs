@@ -175,7 +175,7 @@ impl DockerSandbox {
     async fn kill_processes(&self) -> Result<(), SandboxError> {
         match self.exec.script(KILL_ALL, &[]).await {
             Ok(ExecState::Exited(_)) => Ok(()),
-            // No process can be started, for example because the process limit is reached.
+            // No process can be started, for example because the process limit is reached; or the agent stopped this one.
             Ok(ExecState::NotStarted | ExecState::Running) => self.restart().await,
             Err(EngineError::Conflict { .. }) if self.lifecycle.state() == LifecycleState::Stopped => Ok(()),
             // The container ended with its processes, for example because memory ran out. Its files still exist.

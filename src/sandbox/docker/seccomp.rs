@@ -6,9 +6,9 @@
 //! are allowed by family and protocol; `io_uring` and the 32-bit `socketcall` are refused. See ADR 0025.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::atomic_file::{FileAccess, write_atomically};
+use super::install_file;
 use crate::engine::SeccompProfile;
 
 /// The profile. What it refuses on purpose fails with `ENOLINK`, which no kernel returns there: a missing kernel module is
@@ -18,14 +18,9 @@ const FILE: &str = "seccomp.json";
 
 /// Writes the profile into this directory, for engines that read it from a file.
 pub(super) fn install(dir: &Path) -> io::Result<SeccompProfile> {
-    let file: PathBuf = dir.join(FILE);
-    if std::fs::read(&file).ok().as_deref() != Some(PROFILE.as_bytes()) {
-        std::fs::create_dir_all(dir)?;
-        write_atomically(&file, PROFILE.as_bytes(), FileAccess::Mode(0o644))?;
-    }
     Ok(SeccompProfile {
         json: PROFILE.to_owned(),
-        file,
+        file: install_file(dir, FILE, PROFILE)?,
     })
 }
 

@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::super::scripted_files::{FileContent, FileSource, PERMISSIONS, ScriptResult, ScriptedFiles, run};
+use super::super::files::PERMISSIONS;
+use super::super::scripted_files::{FileContent, FileSource, ScriptResult, ScriptedFiles, run};
 use super::super::{DirEntry, SandboxError};
 use super::container::ROOT;
 use super::exec::{SCRIPT_TIMEOUT, finish_script, next_piece};

@@ -10,6 +10,7 @@ use super::{AttackClass, AttackResult, Attacker, EscapeError, TRANSIT_TIME, Targ
 use crate::gateway::audit::{AuditLog, AuditVerdict};
 use crate::id::RunId;
 use crate::network::probe::{Canary, Probe, ProbeResult};
+use crate::sandbox::error::warn_not_removed;
 use crate::sandbox::{Provider, RemovalScope, SandboxError, SandboxSpec};
 
 /// How many requests flood the audit log: more than it has room for.
@@ -44,7 +45,7 @@ pub(super) async fn attack_second_sandbox(
     let (mut results, id, program) = match attacked.await {
         Ok(attacked) => attacked,
         Err(error) => {
-            sandbox.close().await?;
+            warn_not_removed(sandbox.id(), sandbox.close().await);
             return Err(error);
         }
     };

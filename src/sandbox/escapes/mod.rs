@@ -192,8 +192,9 @@ pub async fn escapes(
             };
             attack_container(&target, &setup, &attacks, variations).await
         };
-        sandbox.close().await?;
+        let closed = sandbox.close().await;
         let mut results = results?;
+        closed?;
         results.push(check_leftovers(provider, &spec).await?);
         Ok(results)
     };

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use futures_util::future::try_join_all;
 
 use super::attack::{Attack, known_gap};
+use super::scenario::shell;
 use super::setup::{AttackSetup, name};
 use super::{AttackClass, AttackResult, AttackVerdict, EscapeError, TIMEOUT, TRANSIT_TIME};
-use crate::exec::{Command, Discard, Exit};
-use crate::sandbox::Sandbox;
+use crate::exec::Exit;
+use crate::sandbox::{Sandbox, SandboxError};
 
 /// Succeeds only if a server responds with success.
 const CURL: &str = "curl -q -gsf --max-time 1 -o /dev/null";
@@ -98,7 +99,8 @@ async fn run_batch(
 
 /// The address of ralph's gateway; `None` if the program that created the VM has a proxy of its own.
 async fn gateway(sandbox: &dyn Sandbox, setup: &AttackSetup) -> Result<Option<SocketAddr>, EscapeError> {
-    let proxy = shell(sandbox, "printf %s \"$http_proxy\"").await?.stdout.text();
+    let printed = shell(sandbox, "printf %s \"$http_proxy\"", TIMEOUT).await?;
+    let proxy = printed.stdout.text();
     let own = proxy
         .split_once('@')
         .filter(|(credential, _)| credential.ends_with(setup.phantom.expose()));
@@ -116,7 +118,7 @@ async fn check_control(
         return Ok(());
     }
     let line = format!("curl -q -gsf --max-time 5 http://{}/", setup.allowed_host());
-    let exit = shell(sandbox, &line).await?;
+    let exit = shell(sandbox, &line, TIMEOUT).await?;
     if exit.stdout.text() == setup.body() && setup.take_server_hit() {
         Ok(())
     } else {
@@ -124,14 +126,9 @@ async fn check_control(
     }
 }
 
-async fn shell(sandbox: &dyn Sandbox, line: &str) -> Result<Exit, EscapeError> {
-    let command = Command::shell(line).timeout(TIMEOUT);
-    Ok(sandbox.exec(&command, &mut Discard).await?)
-}
-
 impl CurlAttack {
-    async fn run(&self, sandbox: &dyn Sandbox) -> Result<Exit, EscapeError> {
-        shell(sandbox, &format!("{CURL} {}", self.action)).await
+    async fn run(&self, sandbox: &dyn Sandbox) -> Result<Exit, SandboxError> {
+        shell(sandbox, &format!("{CURL} {}", self.action), TIMEOUT).await
     }
 
     /// The result, from the exit code of `curl` and what reached the host.

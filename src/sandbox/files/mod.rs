@@ -25,7 +25,7 @@ use super::{DirEntry, SandboxError, SandboxFiles};
 const DEFAULT_MODE: u32 = 0o644;
 
 /// The permission bits of a mode.
-const PERMISSIONS: u32 = 0o7777;
+pub(super) const PERMISSIONS: u32 = 0o7777;
 
 /// Why a file operation failed, before the caller adds names.
 #[derive(Debug)]
@@ -268,7 +268,9 @@ impl SandboxFiles for WorkspaceFiles {
             if io::copy(&mut file.take(limit.saturating_add(1)), copy.as_file_mut())? > limit {
                 return Err(FileError::TooLong { limit });
             }
-            copy.as_file().set_permissions(permissions(mode))?;
+            // Not the bits that let others act as the owner of the copy.
+            let bits = permissions(mode & 0o777);
+            copy.as_file().set_permissions(bits).map_err(written)?;
             copy.persist(&to).map_err(|error| written(error.error))?;
             Ok(())
         })

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, chmodat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, renameat, unlinkat};
 use rustix::io::Errno;
 
 use super::lookup::open_dir;
@@ -63,17 +63,64 @@ fn remove_unless_dir(dir: BorrowedFd<'_>, name: &OsStr) -> Result<bool, Errno> {
     match unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(false),
         // The errors for a directory on Linux and in POSIX.
-        Err(Errno::ISDIR | Errno::PERM) => {
-            chmodat(dir, name, Mode::RWXU, AtFlags::empty())?;
-            Ok(true)
-        }
+        Err(refused @ (Errno::ISDIR | Errno::PERM)) => match make_writable(dir, name) {
+            Err(Errno::NOTDIR) => Err(refused),
+            made => made.map(|()| true),
+        },
         Err(error) => Err(error),
     }
 }
 
+/// Makes a directory writable, and nothing else: the agent may have put a symlink to a file of the host in its place. Only
+/// new kernels can change the mode of a name without following it, so the directory itself is opened.
+#[cfg(target_os = "linux")]
+fn make_writable(dir: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+    use std::os::fd::AsRawFd;
+
+    use rustix::fs::{OFlags, chmod, openat};
+
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = openat(dir, name, flags, Mode::empty())?;
+    chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), Mode::RWXU)
+}
+
+/// Makes a directory writable, and nothing else: the agent may have put a symlink to a file of the host in its place.
+#[cfg(not(target_os = "linux"))]
+fn make_writable(dir: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+    rustix::fs::chmodat(dir, name, Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
     use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_read_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        fs::create_dir_all(tree.join("closed/below")).unwrap();
+        fs::set_permissions(tree.join("closed"), Permissions::from_mode(0)).unwrap();
+        remove_all(&tree).unwrap();
+        assert!(!tree.exists());
+    }
+
+    #[test]
+    fn a_symlink_in_place_of_a_directory_changes_no_mode_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        fs::set_permissions(&elsewhere, Permissions::from_mode(0o755)).unwrap();
+        symlink(&elsewhere, dir.path().join("link")).unwrap();
+        let parent = fs::File::open(dir.path()).unwrap();
+        let _ = make_writable(parent.as_fd(), OsStr::new("link"));
+        assert_eq!(
+            fs::metadata(&elsewhere).unwrap().permissions().mode() & 0o777,
+            0o755
+        );
+    }
 
     #[test]
     fn concurrent_removals_all_succeed() {
@@ -82,8 +129,8 @@ mod tests {
             let tree = dir.path().join(round.to_string());
             for number in 0..20 {
                 let deep = tree.join(format!("{number}/below/further"));
-                std::fs::create_dir_all(&deep).unwrap();
-                std::fs::write(deep.join("file"), "text").unwrap();
+                fs::create_dir_all(&deep).unwrap();
+                fs::write(deep.join("file"), "text").unwrap();
             }
             std::thread::scope(|scope| {
                 for _ in 0..3 {

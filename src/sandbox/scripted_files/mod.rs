@@ -11,10 +11,8 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tempfile::NamedTempFile;
 
+use super::files::PERMISSIONS;
 use super::{DirEntry, SandboxError, SandboxFiles};
-
-/// The permission bits of a mode.
-pub(super) const PERMISSIONS: u32 = 0o7777;
 
 const PLACE: &str = include_str!("place.sh");
 const APPEND: &str = include_str!("append.sh");

@@ -155,7 +155,9 @@ impl Tart {
             return Err(SandboxError::new(SandboxErrorKind::Failed, message)
                 .with_hint(Some("if the VM is not in use, remove it with `tart delete`")));
         }
-        self.change(command(["clone", from, name])).await
+        let cloned = host_cli::run(&self.host, command(["clone", from, name])).await;
+        *self.cache() = None;
+        cloned.map(drop)
     }
 
     /// Starts a VM, and waits until commands can be run in it. The process `run` outlives this one. Fails early if it

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::super::session::{SessionContext, SessionError, WarmSession};
 use super::super::{END_PROCESSES, shell};
@@ -11,6 +12,9 @@ use crate::exec::{Command, Discard, Exit, ExitStatus, Host, OutputSink};
 /// A shell script that reads the working directory and the variables from the first line of its input and executes the
 /// command.
 const ENTER: &str = "IFS= read -r line && eval \"$line\" && exec \"$@\"";
+
+/// How long it may take to end all processes. The agent may stop the script that does it.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Marks the processes of ralph, so that they can be found in a macOS VM.
 const MARK: &str = "RALPH_MARK";
@@ -50,7 +54,7 @@ impl VmExec {
     /// Ends all processes of ralph in the VM.
     pub(super) async fn end_all(&self) -> io::Result<Exit> {
         let command = self.exec.clone().args(["/bin/sh", "-c", END_PROCESSES]);
-        self.host.run(&command, &mut Discard).await
+        self.host.run(&command.timeout(END_TIMEOUT), &mut Discard).await
     }
 
     fn wrap(&self, command: &Command) -> Command {

@@ -19,6 +19,7 @@ pub(super) use self::network::VmNetwork;
 
 use self::exec::VmExec;
 use self::sandbox::VmSandbox;
+use super::error::warn_not_removed;
 use super::files::WorkspaceFiles;
 use super::guest_file::{self, host_arch};
 use super::lifecycle::Lifecycle;
@@ -164,7 +165,7 @@ impl<D: VmDriver> WorkspaceBackend for VmBackend<D> {
         };
         let created = created.await;
         if created.is_err() {
-            self.remove_at(dir).await?;
+            warn_not_removed(&dir.name(), self.remove_at(dir).await);
         }
         created
     }

@@ -122,7 +122,10 @@ impl<D: VmDriver> Sandbox for VmSandbox<D> {
         }
         match self.unusable_reason().await? {
             Some(reason) => Err(reason),
-            None => Err(self.processes(io::Error::other(ended.stderr.text()))),
+            None => {
+                let reason = format!("they do not end ({}) {}", ended.status, ended.stderr.text());
+                Err(self.processes(io::Error::other(reason.trim_end())))
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 
+use super::super::error::warn_not_removed;
 use super::super::name::names;
 use super::super::sandbox_dir::SandboxDir;
 use super::super::{ProviderImage, ProviderImages, SandboxError, SandboxSpec};
@@ -25,7 +26,7 @@ impl<B: WorkspaceBackend> ProviderImages for WorkspaceProvider<B> {
             let dir = SandboxDir::new(&self.base, &name);
             if dir.create(&record, None)? {
                 let ensured = self.backend.ensure_image(&dir, spec).await;
-                self.discard(&dir).await?;
+                warn_not_removed(&name, self.discard(&dir).await);
                 return ensured;
             }
         }

@@ -56,11 +56,8 @@ impl FreeSpace {
             return Some(format!("only {} MB are left on the disk", self.workspace >> 20));
         }
         match self.engine {
-            EngineDisk::Own { free, size } if free < RESERVE.min(size / RESERVE_FRACTION) => Some(format!(
-                "only {} MB are left on the disk of the engine",
-                free >> 20
-            )),
-            EngineDisk::Own { .. } | EngineDisk::Same | EngineDisk::Hidden => None,
+            EngineDisk::Own { free, size } => engine_shortage(free, size),
+            EngineDisk::Same | EngineDisk::Hidden => None,
         }
     }
 
@@ -75,6 +72,12 @@ impl FreeSpace {
         };
         Some(earlier.workspace.saturating_sub(self.workspace) + elsewhere)
     }
+}
+
+/// The reason if a disk of the engine alone is almost full. Both are in bytes.
+pub(super) fn engine_shortage(free: u64, size: u64) -> Option<String> {
+    let is_short = free < RESERVE.min(size / RESERVE_FRACTION);
+    is_short.then(|| format!("only {} MB are left on the disk of the engine", free >> 20))
 }
 
 fn device(directory: &Path) -> Option<u64> {

@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::container::ROOT;
 use super::super::exec::ContainerCommands;
+use super::free_space::engine_shortage;
 use super::{PAUSE_FACTOR, container_size, excess};
 use crate::engine::EngineError;
 
@@ -14,10 +15,6 @@ use crate::engine::EngineError;
 const PAUSE: Duration = Duration::from_secs(5);
 /// After so many failures in a row the command is ended.
 const MAX_FAILURES: u32 = 3;
-/// The bytes that must stay free for others on the disk of the engine.
-const RESERVE: u64 = 512 << 20;
-/// Of a small disk, at most this fraction must stay free.
-const RESERVE_FRACTION: u64 = 10;
 
 /// Prints the line of `df` for the directory $1 and, with a second argument, its size in kilobytes. The agent can hide files
 /// from itself, and so from `du`: what is free counts all of them.
@@ -61,11 +58,8 @@ async fn problem(container: &ContainerCommands, limit: Option<u64>) -> Result<Op
     let measured = container.script_output(MEASURE, &[ROOT, wanted]).await?;
     let invalid = || EngineError::invalid_response("the size of a workspace", &measured.output);
     let Measured { disk, free, size } = parse(&measured.output).ok_or_else(invalid)?;
-    if free < RESERVE.min(disk / RESERVE_FRACTION) {
-        return Ok(Some(format!(
-            "only {} MB are left on the disk of the engine",
-            free >> 20
-        )));
+    if let Some(reason) = engine_shortage(free, disk) {
+        return Ok(Some(reason));
     }
     let Some(limit) = limit else {
         return Ok(None);

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use thiserror::Error;
 
+use super::super::super::error::RESUME;
 use super::super::super::{SandboxError, SandboxErrorKind};
 use super::super::engine_error_kind;
 use crate::engine::EngineError;
@@ -125,9 +126,7 @@ impl SealError {
             Self::Engine(source) => source.hint(),
             Self::Inspection(source) => source.hint(),
             Self::Trust(_) => None,
-            Self::HolderEnded | Self::Connection(_) => {
-                Some("`ralph resume` creates a new sandbox from the last checkpoint of the run")
-            }
+            Self::HolderEnded | Self::Connection(_) => Some(RESUME),
             Self::OtherKernel => Some("set sandbox.docker.seal = \"auto\""),
             Self::NoGuest(_) => Some(
                 "use an engine on the host itself or another provider, or set sandbox.network.policy = \"deny\"",

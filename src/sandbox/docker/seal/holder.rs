@@ -11,11 +11,10 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::super::container::GUEST;
-use super::super::inspection;
+use super::super::{inspection, install_file};
 use super::holder_connection::HolderConnection;
 use super::relay::RelayConnection;
 use super::{HolderLink, SealError, SealTransport};
-use crate::atomic_file::{FileAccess, write_atomically};
 use crate::engine::{
     Container, ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, ContainerState,
     ContainerVolume, Digest, Engine, EngineError, ExecSpec, ReadOnlyFiles, TarStream,
@@ -123,12 +122,7 @@ pub(in super::super) fn name(sandbox: &str) -> String {
 /// Writes a file that names the DNS server of sandboxes into this directory. Podman gives a container without a network no
 /// such file, and so none to those that share its network either.
 pub(in super::super) fn install_resolver(dir: &Path) -> io::Result<PathBuf> {
-    let (file, text) = (dir.join("resolv.conf"), format!("nameserver {DNS}\nsearch .\n"));
-    if std::fs::read(&file).ok().as_deref() != Some(text.as_bytes()) {
-        std::fs::create_dir_all(dir)?;
-        write_atomically(&file, text.as_bytes(), FileAccess::Mode(0o644))?;
-    }
-    Ok(file)
+    install_file(dir, "resolv.conf", &format!("nameserver {DNS}\nsearch .\n"))
 }
 
 /// The container of a holder. `dir` is the host directory that it shares with ralph, if it hands over its sockets.
