@@ -48,7 +48,7 @@ pub(super) async fn create(
         let detail = format!("a link lasts 1 to {MOST_HOURS} hours");
         return Err(Problem::bad_request(detail));
     }
-    let secret = new_secret().map_err(|detail| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail))?;
+    let secret = new_secret().map_err(Problem::internal)?;
     let (id, lifetime) = (&run.facts().id, HOUR * request.hours);
     api.store
         .add_run_secret(&secret, ApiSecretKind::Share, id, lifetime)

@@ -198,6 +198,7 @@ impl Client {
         }
         in_time(self.socket.flush()).await
     }
+
     async fn obey(&mut self, text: &str) -> Result<(), ConnectionEnd> {
         let reply = match serde_json::from_str::<ClientMessage>(text) {
             Ok(ClientMessage {
@@ -244,9 +245,7 @@ impl Client {
             self.start(topic, send_news(news, outlet));
             return Ok(json!({"subscribed": RUNS}));
         }
-        let unreadable = |error: std::io::Error| {
-            Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
-        };
+        let unreadable = |error: std::io::Error| Problem::internal(error.to_string());
         let id = RunId::parse(&topic).map_err(|error| Problem::bad_request(error.to_string()))?;
         let log = self.api.event_log(&id).await?;
         if !is_event_id(&log, after.unwrap_or(0)).map_err(unreadable)? {
