@@ -13,6 +13,7 @@ use super::error::DaytonaError;
 use super::toolbox::{put_file, run_script};
 use super::wire::{DaytonaPhase, DaytonaPreview, DaytonaSandboxInfo, ToolboxScriptResult};
 use super::{DaytonaProvider, NAME};
+use crate::sandbox::name::unique_name;
 use crate::sandbox::{SandboxError, SandboxErrorKind};
 use crate::secret::Secret;
 use crate::text::shell_word;
@@ -100,9 +101,12 @@ impl DaytonaProvider {
         removed.map(|()| true).map_err(failed)
     }
 
-    /// The name of the sandbox, one for each host that deploys.
+    /// The name of the sandbox, one for each data directory of a host that deploys. Hosts of two people in an organisation may have
+    /// the same name, and one must not get the dashboard of the other, nor put a key there.
     fn host_sandbox(&self) -> String {
-        format!("ralph-dashboard-{}", self.options.host_name)
+        let host = self.options.host_name.as_str();
+        let data_dir = self.options.data_dir.to_string_lossy();
+        unique_name(&format!("ralph dashboard {host}"), &[host, &data_dir])
     }
 
     /// The body of the request that creates the sandbox. It has no label of sandboxes for agents, so it is never pruned as one.
