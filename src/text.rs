@@ -123,6 +123,21 @@ pub(crate) fn shell_word(text: &str) -> String {
     }
 }
 
+/// A text as one part of the path or the query of a URL, percent-encoded.
+pub(crate) fn url_part(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            // Writing to a string cannot fail.
+            _ => drop(write!(encoded, "%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -153,6 +168,12 @@ mod tests {
     fn the_middle_of_a_long_text_is_cut() {
         assert_eq!(cut_middle("0123456789", 10), "0123456789");
         assert_eq!(cut_middle("0123456789a", 4), "01[... 7 characters ...]9a");
+    }
+
+    #[test]
+    fn a_text_is_one_part_of_a_url() {
+        assert_eq!(url_part("r7k2-v2.~_"), "r7k2-v2.~_");
+        assert_eq!(url_part("a/b c?d=\u{e9}"), "a%2Fb%20c%3Fd%3D%C3%A9");
     }
 
     proptest! {

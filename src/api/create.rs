@@ -128,7 +128,7 @@ pub(super) async fn create(
     });
     let run = creation
         .await
-        .map_err(|_| failed("the creation ended in the middle"))??;
+        .map_err(|_| Problem::internal("the creation ended in the middle"))??;
     Ok(queued(&run))
 }
 
@@ -194,10 +194,6 @@ fn queued(run: &RunId) -> (StatusCode, Json<QueuedRunId>) {
 
 fn conflict(detail: &str) -> Problem {
     Problem::new(StatusCode::CONFLICT, detail)
-}
-
-fn failed(detail: &str) -> Problem {
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
 }
 
 impl Api {

@@ -6,7 +6,7 @@
 use std::sync::{Arc, LazyLock};
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
@@ -90,8 +90,7 @@ pub(super) async fn export(
 }
 
 fn unrendered(error: &dyn std::error::Error) -> Problem {
-    let detail = format!("the run cannot be exported: {error}");
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    Problem::internal(format!("the run cannot be exported: {error}"))
 }
 
 /// What the file shows, besides the changes.

@@ -103,8 +103,7 @@ pub(super) async fn log(
 ) -> Result<Json<LogLines>, Problem> {
     let filter = LogFilter::new(&page)?;
     let limit = page.limit.unwrap_or(LINES).clamp(1, MOST_LINES);
-    let unreadable =
-        |error: io::Error| Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+    let unreadable = |error: io::Error| Problem::internal(error.to_string());
     blocking(move || {
         let lines = match (page.after, page.at) {
             (Some(after), _) => lines_after(&log.path, after, limit, &filter),

@@ -95,8 +95,7 @@ pub(super) async fn login(
 impl Api {
     /// Stores a new session of this login. One of a shared link ends with the link.
     async fn open_session(&self, login: &ApiSecret) -> Result<(Secret, Duration), Problem> {
-        let secret =
-            new_secret().map_err(|detail| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail))?;
+        let secret = new_secret().map_err(Problem::internal)?;
         let kind = ApiSecretKind::Session;
         let Some(run) = &login.run else {
             self.store

@@ -34,6 +34,7 @@ mod watched_log;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::middleware::from_fn_with_state;
 use axum::{Extension, Router};
 
 use crate::assembly::{AssemblyError, DashboardMode, RunControl, Surroundings};
@@ -50,6 +51,7 @@ pub use serve::{ApiListener, ListenAddress};
 
 use access::{Caller, LoginLimit};
 use run_news::{RunNews, new_run_news, report_changes};
+use share::VisitorRedactors;
 use tail::Tails;
 use watched_log::MirroredLogs;
 
@@ -95,6 +97,7 @@ pub struct Api {
     /// Whether there are pages besides the API.
     has_pages: bool,
     metrics: Metrics,
+    visitor_redactors: VisitorRedactors,
 }
 
 impl Api {
@@ -117,6 +120,7 @@ impl Api {
             news: new_run_news(),
             has_pages: false,
             metrics: Metrics::default(),
+            visitor_redactors: VisitorRedactors::default(),
         })
     }
 
@@ -165,11 +169,13 @@ impl Api {
         let api = Arc::new(self);
         tokio::spawn(report_changes(&api.index, api.store.clone(), api.news.clone()));
         tokio::spawn(RunIndex::follow(Arc::downgrade(&api.index)));
-        let routed = operation::router(operations::operations(), api.settings.mode).with_state(api.clone());
+        let routed = operation::router(operations::operations(), api.settings.mode)
+            .layer(from_fn_with_state(api.clone(), share::hide_secrets))
+            .with_state(api.clone());
         // A router without routes, so that the checks run before any path is matched.
         Router::new()
             .fallback_service(add(routed))
-            .layer(axum::middleware::from_fn_with_state(api, guard::check))
+            .layer(from_fn_with_state(api, guard::check))
     }
 
     /// The operations on runs, in the name of a caller.

@@ -77,6 +77,11 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, detail)
     }
 
+    /// A failure that is not the caller's.
+    pub(super) fn internal(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    }
+
     pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

@@ -39,12 +39,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| {
-        Problem::new(
-            axum::http::StatusCode::INTERNAL_SERVER_ERROR,
-            "the request could not be handled",
-        )
-    })?
+    done.map_err(|_| Problem::internal("the request could not be handled"))?
 }
 
 /// The state of a run, and where it is in the queue.
@@ -201,9 +196,7 @@ pub(super) async fn events(
     Parameters(page): Parameters<EventPage>,
 ) -> Result<Response, Problem> {
     let limit = page.limit.unwrap_or(MOST_EVENTS).clamp(1, MOST_EVENTS);
-    let unreadable = |error: std::io::Error| {
-        Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
-    };
+    let unreadable = |error: std::io::Error| Problem::internal(error.to_string());
     blocking(move || {
         if !is_event_id(&log, page.after).map_err(unreadable)? {
             return Err(Problem::bad_request(

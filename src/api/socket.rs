@@ -13,12 +13,13 @@ use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgr
 use axum::response::Response;
 use futures_util::SinkExt;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::id::RunId;
+use crate::secret::Redactor;
 
 use super::problem::Problem;
 use super::run_news::missed;
@@ -198,6 +199,7 @@ impl Client {
         }
         in_time(self.socket.flush()).await
     }
+
     async fn obey(&mut self, text: &str) -> Result<(), ConnectionEnd> {
         let reply = match serde_json::from_str::<ClientMessage>(text) {
             Ok(ClientMessage {
@@ -223,12 +225,7 @@ impl Client {
     }
 
     /// Starts to send the events of a topic. A topic that is subscribed already starts again.
-    async fn subscribe(
-        &mut self,
-        topic: String,
-        after: Option<u64>,
-        brief: bool,
-    ) -> Result<serde_json::Value, Problem> {
+    async fn subscribe(&mut self, topic: String, after: Option<u64>, brief: bool) -> Result<Value, Problem> {
         self.subscriptions
             .retain(|_, subscription| !subscription.task.is_finished());
         self.unsubscribe(&topic);
@@ -244,18 +241,17 @@ impl Client {
             self.start(topic, send_news(news, outlet));
             return Ok(json!({"subscribed": RUNS}));
         }
-        let unreadable = |error: std::io::Error| {
-            Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
-        };
+        let unreadable = |error: std::io::Error| Problem::internal(error.to_string());
         let id = RunId::parse(&topic).map_err(|error| Problem::bad_request(error.to_string()))?;
         let log = self.api.event_log(&id).await?;
         if !is_event_id(&log, after.unwrap_or(0)).map_err(unreadable)? {
             return Err(Problem::bad_request(format!("run `{id}` has no such event id")));
         }
+        let redactor = self.api.redactor(&self.caller).await?;
         let tail = self.api.tails.open(log).map_err(unreadable)?;
         let after = after.unwrap_or_else(|| tail.end());
         let outlet = self.outlet();
-        self.start(topic, send_events(tail, after, brief, outlet));
+        self.start(topic, send_events(tail, after, brief, redactor, outlet));
         Ok(json!({"subscribed": id, "after": after}))
     }
 
@@ -322,7 +318,13 @@ impl Outlet {
 }
 
 /// Sends the events of one run, until the connection ends or the log cannot be read.
-async fn send_events(tail: Arc<Tail>, mut after: u64, brief: bool, outlet: Outlet) -> Option<()> {
+async fn send_events(
+    tail: Arc<Tail>,
+    mut after: u64,
+    brief: bool,
+    redactor: Redactor,
+    outlet: Outlet,
+) -> Option<()> {
     loop {
         tail.wait(after).await;
         // Before anything is read: a connection with many subscriptions has no more than this in memory.
@@ -332,10 +334,22 @@ async fn send_events(tail: Arc<Tail>, mut after: u64, brief: bool, outlet: Outle
         let messages = if brief {
             brief_message(tail.run(), &frames, last).into_iter().collect()
         } else {
-            frames.into_iter().map(|frame| frame.text).collect()
+            frames
+                .into_iter()
+                .filter_map(|frame| without_secrets(&redactor, frame))
+                .collect()
         };
         outlet.send(messages, room).await?;
     }
+}
+
+/// The text of an event without secrets. `None` if one cannot be removed.
+fn without_secrets(redactor: &Redactor, frame: EventFrame) -> Option<Utf8Bytes> {
+    if !redactor.finds_secret_in(&frame.text) {
+        return Some(frame.text);
+    }
+    let event: Value = serde_json::from_str(&frame.text).ok()?;
+    Some(redactor.redact_json(event).ok()?.to_string().into())
 }
 
 /// One message for many events: the id of the last one, and their kinds. `None` if there is no event.

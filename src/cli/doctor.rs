@@ -82,16 +82,15 @@ async fn apply(context: &Context, name: &str, parts: DiagnosisParts) -> CliResul
     for request in &requests {
         said(context, &run, request);
     }
-    if !requests.is_empty() {
-        context
-            .ui
-            .say(format_args!("From this diagnosis:\n{}", diagnosis.trim()));
-    }
     if requests.is_empty() {
         let id = &run.facts().id;
         context.ui.say(format_args!(
             "Nothing of the newest diagnosis of run {id} is left to apply."
         ));
+    } else {
+        context
+            .ui
+            .say(format_args!("From this diagnosis:\n{}", diagnosis.trim()));
     }
     Ok(CliExit::Success)
 }

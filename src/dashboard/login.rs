@@ -4,8 +4,8 @@
 //! to an address without it.
 
 use axum::body::to_bytes;
-use axum::extract::{Query, Request};
-use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::extract::Request;
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use serde_json::json;
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::secret::Secret;
 
 use super::Page;
-use super::client::{ApiClient, PageError};
+use super::client::{ApiClient, PageError, parameters};
 
 /// The longest form, in bytes.
 const LONGEST_FORM: usize = 4096;
@@ -24,8 +24,7 @@ struct LoginForm {
 }
 
 fn parse(query: &str) -> Option<Secret> {
-    let uri: Uri = format!("/?{query}").parse().ok()?;
-    Query::<LoginForm>::try_from_uri(&uri).ok()?.0.secret
+    parameters::<LoginForm>(query)?.secret
 }
 
 /// A page with a button that logs in with the secret of the link.

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::Page;
 use super::client::{ApiClient, PageError, parameters};
 use super::diff::DiffView;
-use super::template::encoded;
 use crate::chart::bar_chart;
+use crate::text::url_part;
 
 /// How many iterations the API gives at once.
 const PAGE: usize = 200;
@@ -177,7 +177,7 @@ fn plain_text(log: &Value) -> String {
 /// The text of a file of the run; `None` if it has no such file.
 async fn file(client: &ApiClient, run: &str, path: &str) -> Result<Option<String>, PageError> {
     let found = client
-        .get(&format!("/api/runs/{run}/file?path={}", encoded(path)))
+        .get(&format!("/api/runs/{run}/file?path={}", url_part(path)))
         .await;
     match found {
         Ok(file) => Ok(file["text"].as_str().map(str::to_owned)),

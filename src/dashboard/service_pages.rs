@@ -4,8 +4,9 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::text::url_part;
+
 use super::client::{ApiClient, PageError, parameters};
-use super::template::encoded;
 
 /// The task that a form begins with.
 const STARTER: &str = include_str!("../../templates/starter/ralph_task.md");
@@ -49,7 +50,7 @@ pub(super) async fn overview(client: &ApiClient, query: &str) -> Result<Response
     for (name, queries) in GROUPS {
         let mut runs: Vec<Value> = Vec::new();
         for query in queries {
-            let path = format!("/api/runs?limit={SHOWN}&{query}&text={}", encoded(&text));
+            let path = format!("/api/runs?limit={SHOWN}&{query}&text={}", url_part(&text));
             let mut list = client.get(&path).await?;
             is_cut |= !list["next"].is_null();
             if let Some(listed) = list["runs"].as_array_mut() {

@@ -10,7 +10,7 @@ use minijinja::{Environment, Value};
 use serde::Serialize;
 
 use crate::api::page_templates;
-use crate::text::cut_middle;
+use crate::text::{cut_middle, url_part};
 
 use super::assets;
 use super::client::PageError;
@@ -65,7 +65,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     templates.add_filter("percent", percent);
     templates.add_filter("count", count);
     templates.add_filter("mebibytes", mebibytes);
-    templates.add_filter("encoded", encoded);
+    templates.add_filter("encoded", url_part);
     templates.add_function("asset", assets::address);
     for (name, text) in TEMPLATES {
         if let Err(error) = templates.add_template(name, text) {
@@ -189,24 +189,6 @@ fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", count(bytes >> 20))
 }
 
-/// A text as a part of a URL.
-pub(super) fn encoded(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
-            _ => encoded.extend(['%', hex_digit(byte >> 4), hex_digit(byte & 15)]),
-        }
-    }
-    encoded
-}
-
-fn hex_digit(value: u8) -> char {
-    char::from_digit(value.into(), 16)
-        .unwrap_or_default()
-        .to_ascii_uppercase()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,6 +211,5 @@ mod tests {
             ["1.2 s", "1 min 01 s", "1 h 02 min"]
         );
         assert_eq!([0.0, 0.004, 1.5].map(dollars), ["$0.00", "$0.0040", "$1.50"]);
-        assert_eq!(encoded("a/b c?é"), "a%2Fb%20c%3F%C3%A9");
     }
 }

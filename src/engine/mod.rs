@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 
-pub use crate::digest::{Digest, DigestError};
+pub use crate::digest::Digest;
 pub use build::ImageBuild;
 pub use container::{Container, ContainerState};
 pub use container_spec::{

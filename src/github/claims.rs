@@ -15,10 +15,10 @@ use tokio::time::{Instant, sleep};
 use super::claim_pushes::{ClaimMove, ClaimPushes};
 use super::error::GitHubError;
 use super::forge::GitHubForge;
-use super::pulls::query_value;
 use super::retry;
 use crate::id::{ObjectId, RunId};
 use crate::scm::ScmError;
+use crate::text::url_part;
 
 /// The refs of claims, by the numbers of their issues.
 const REFS: &str = "refs/ralph/claims/";
@@ -147,7 +147,7 @@ impl Claims {
     /// changed.
     pub async fn ended(&self) -> Result<Vec<Claim>, GitHubError> {
         let (repository, _) = self.forge.info().await?;
-        let prefix = query_value("ralph/claims/");
+        let prefix = url_part("ralph/claims/");
         let path = format!("repos/{repository}/git/matching-refs/{prefix}");
         let refs: Vec<GitRef> = self.forge.client.get_again(&path).await?;
         let mut ended = Vec::new();

@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, OnceCell};
 use super::ci;
 use super::client::GitHubClient;
 use super::error::GitHubError;
-use super::pulls::{Pulls, query_value};
+use super::pulls::Pulls;
 use super::retry::RemoteRetry;
 use super::reviews::Reviews;
 use super::stacks::BaseChange;
@@ -20,6 +20,7 @@ use crate::scm::{
     PullRequestBase, PullRequestOverlap, RefMove, Remote, Repository, ReviewAnswer, ScmError,
 };
 use crate::secret::Redactor;
+use crate::text::url_part;
 
 /// The longest title in characters. GitHub refuses more than 256.
 const MAX_TITLE: usize = 250;
@@ -166,7 +167,7 @@ impl GitHubForge {
                 how: "merged",
             });
         }
-        let path = pulls.path(&format!("branches/{}", query_value(&pull.base.name)));
+        let path = pulls.path(&format!("branches/{}", url_part(&pull.base.name)));
         let base: Option<BranchTip> = self.client.find(&path).await?;
         let (location, base_name) = (pull.html_url, pull.base.name);
         Ok(match base {
@@ -363,7 +364,7 @@ impl GitHubForge {
     }
 
     async fn check_base(&self, name: &RepositoryName, base: &str) -> Result<(), ForgeError> {
-        let path = format!("repos/{name}/branches/{}", query_value(base));
+        let path = format!("repos/{name}/branches/{}", url_part(base));
         let found: Option<BranchTip> = self.client.find(&path).await?;
         match found {
             Some(_) => Ok(()),
@@ -376,7 +377,7 @@ impl GitHubForge {
 
     /// Refuses a branch that rulesets or protections forbid. GitHub does not say whether this account is exempt.
     async fn check_rules(&self, name: &RepositoryName, branch: &str) -> Result<(), ForgeError> {
-        let path = format!("repos/{name}/rules/branches/{}", query_value(branch));
+        let path = format!("repos/{name}/rules/branches/{}", url_part(branch));
         let rules: Vec<BranchRule> = match self.client.list(&path).await {
             // Old servers and some plans have no rulesets.
             Err(error) if matches!(error.status(), Some(403 | 404)) => return Ok(()),

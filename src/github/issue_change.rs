@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::error::GitHubError;
 use super::issues::{Issue, IssueStatus, Issues};
-use super::pulls::query_value;
 use super::wire::LabelName;
+use crate::text::url_part;
 
 /// The mutations of GraphQL. They have no result that matters here, and GraphQL wants one.
 const ADD_LABELS: &str =
@@ -120,7 +120,7 @@ impl Issues {
 
     /// The id of a label in GraphQL. `None` if the repository does not have it.
     async fn label_id(&self, name: &str) -> Result<Option<String>, GitHubError> {
-        let path = self.path(&format!("labels/{}", query_value(name)));
+        let path = self.path(&format!("labels/{}", url_part(name)));
         match self.client.get_again::<LabelName>(&path).await {
             Err(error) if error.status() == Some(404) => Ok(None),
             found => Ok(Some(found?.node_id).filter(|id| !id.is_empty())),
@@ -135,7 +135,7 @@ impl Issues {
             self.client.add::<Value>(&format!("{issue}/labels"), body).await?;
         }
         for label in &change.removed {
-            let path = format!("{issue}/labels/{}", query_value(&label.name));
+            let path = format!("{issue}/labels/{}", url_part(&label.name));
             self.client.remove(&path).await?;
         }
         match &change.body {

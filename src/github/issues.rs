@@ -10,9 +10,9 @@ use tokio::time::sleep;
 use super::client::GitHubClient;
 use super::error::GitHubError;
 use super::marker::{is_done, whole_lines};
-use super::pulls::query_value;
 use super::wire::{Account, LabelName, Pull, PullState};
 use crate::id::{RepositoryName, RunId};
+use crate::text::url_part;
 
 /// The label of an issue that is a specification.
 const SPEC: &str = "spec";
@@ -267,10 +267,7 @@ impl Issues {
         let Some(account) = account else {
             return Ok(false);
         };
-        let path = self.path(&format!(
-            "collaborators/{}/permission",
-            query_value(&account.login)
-        ));
+        let path = self.path(&format!("collaborators/{}/permission", url_part(&account.login)));
         let found: Permission = match self.client.get_again(&path).await {
             Err(error) if error.status() == Some(404) => return Ok(false),
             found => found?,

@@ -8,6 +8,7 @@ use super::marker::{MarkedText, is_done, mark, origin, run_of, with_done, with_r
 use super::wire::{LabelEvent, LabelName, Pull, PullFile, PullState};
 use crate::id::{RepositoryName, RunId};
 use crate::scm::{PullRequest, PullRequestOverlap};
+use crate::text::url_part;
 use tokio::time::sleep;
 
 /// How often GitHub is asked again for what it may not show yet: a branch that was just pushed, or a new pull request.
@@ -52,7 +53,7 @@ impl Pulls<'_> {
     pub(super) async fn all_from(&self, branch: &str) -> Result<Vec<Pull>, GitHubError> {
         let owner = self.repository.as_str().split('/').next().unwrap_or_default();
         // With its owner: forks may have a branch of the same name.
-        let head = query_value(&format!("{owner}:{branch}"));
+        let head = url_part(&format!("{owner}:{branch}"));
         let path = self.path(&format!("pulls?state=all&head={head}"));
         self.client.list_again(&path).await
     }
@@ -167,7 +168,7 @@ impl Pulls<'_> {
         base: &str,
         files: &[String],
     ) -> Result<Vec<PullRequestOverlap>, GitHubError> {
-        let path = self.path(&format!("pulls?state=open&base={}", query_value(base)));
+        let path = self.path(&format!("pulls?state=open&base={}", url_part(base)));
         let others: Vec<Pull> = self.client.list(&path).await?;
         let others = others.into_iter().filter(|pull| pull.head.name != branch);
         let mut overlaps = Vec::new();
@@ -195,19 +196,4 @@ pub(super) struct UpdatedPull {
     pub(super) pull: Pull,
     /// Whether its title and text were left as a person wrote them.
     pub(super) kept_text: bool,
-}
-
-/// A value of a URL's query, percent-encoded.
-pub(super) fn query_value(text: &str) -> String {
-    use std::fmt::Write;
-    text.bytes().fold(String::new(), |mut encoded, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                encoded.push(char::from(byte));
-            }
-            // Writing to a string cannot fail.
-            _ => drop(write!(encoded, "%{byte:02X}")),
-        }
-        encoded
-    })
 }

@@ -12,10 +12,10 @@ use super::error::GitHubError;
 use super::forge::GitHubForge;
 use super::issues::Issues;
 use super::marker::is_of_ralph;
-use super::pulls::{Pulls, query_value};
+use super::pulls::Pulls;
 use super::wire::{BranchTip, CommitParents, Pull, PullStack, PullState};
 use crate::scm::ForgeError;
-use crate::text::shell_word;
+use crate::text::{shell_word, url_part};
 
 /// How many merged pull requests below each other are followed.
 const MAX_DEPTH: usize = 20;
@@ -92,7 +92,7 @@ impl Pulls<'_> {
 
     /// Whether the branch of a merged pull request has commits that it did not have then.
     async fn has_newer_commits(&self, merged: &Pull) -> Result<bool, GitHubError> {
-        let path = self.path(&format!("branches/{}", query_value(&merged.head.name)));
+        let path = self.path(&format!("branches/{}", url_part(&merged.head.name)));
         match self.client.get_again::<BranchTip>(&path).await {
             Err(error) if error.status() == Some(404) => Ok(false),
             tip => Ok(tip?.commit.sha != merged.head.sha),

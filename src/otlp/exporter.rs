@@ -36,7 +36,7 @@ pub struct OtlpEndpoint {
 #[derive(Debug, thiserror::Error)]
 pub enum ExporterError {
     /// The headers are malformed. Their values are not shown: they contain credentials.
-    #[error("the headers are not `name=value`, separated by commas")]
+    #[error("the headers are not `name=value`, separated by commas, with `%20` for a space")]
     Headers,
     /// The client could not be made.
     #[error("cannot create the HTTP client")]
@@ -51,7 +51,7 @@ impl OtlpEndpoint {
         for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
             let (name, value) = pair.split_once('=').ok_or(ExporterError::Headers)?;
             let name: HeaderName = name.trim().parse().map_err(|_| ExporterError::Headers)?;
-            let value = value.trim().replace("%20", " ");
+            let value = decoded(value.trim()).ok_or(ExporterError::Headers)?;
             let mut value = HeaderValue::from_str(&value).map_err(|_| ExporterError::Headers)?;
             value.set_sensitive(true);
             map.insert(name, value);
@@ -67,6 +67,18 @@ impl OtlpEndpoint {
         let values = self.headers.values().filter_map(|value| value.to_str().ok());
         values.map(Secret::new).collect()
     }
+}
+
+/// A value without its escapes: OpenTelemetry encodes characters as URLs do. `None` if an escape is not whole.
+fn decoded(value: &str) -> Option<String> {
+    let mut pieces = value.split('%');
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        let (digits, rest) = piece.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend(rest.bytes());
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// What the background task gets.
@@ -194,16 +206,18 @@ mod tests {
 
     #[test]
     fn headers_are_read_as_opentelemetry_writes_them() {
-        let headers = Secret::new("authorization=Bearer%20abc, x-team=a=b");
+        let headers = Secret::new("authorization=Basic%20YTpi%3D, x-team=a=b");
         let endpoint = OtlpEndpoint::new("http://127.0.0.1:4318/", Some(&headers)).unwrap();
         assert_eq!(endpoint.url, "http://127.0.0.1:4318/v1/traces");
-        assert_eq!(endpoint.headers["authorization"], "Bearer abc");
+        assert_eq!(endpoint.headers["authorization"], "Basic YTpi=");
         assert_eq!(endpoint.headers["x-team"], "a=b");
     }
 
     #[test]
     fn malformed_headers_are_refused_without_showing_them() {
-        let error = OtlpEndpoint::new("http://h", Some(&Secret::new("no-value"))).unwrap_err();
-        assert!(!error.to_string().contains("no-value"));
+        for headers in ["no-value", "x=100%", "x=100%zz"] {
+            let error = OtlpEndpoint::new("http://h", Some(&Secret::new(headers))).unwrap_err();
+            assert!(!error.to_string().contains(headers), "{error}");
+        }
     }
 }

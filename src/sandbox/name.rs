@@ -29,6 +29,11 @@ pub(super) fn names(spec: &SandboxSpec, base: &Path) -> [String; 2] {
     }
 }
 
+/// A name that begins with these words and is unique to these texts.
+pub(super) fn unique_name(words: &str, texts: &[&str]) -> String {
+    with_hash(&sanitize(words), texts)
+}
+
 /// The name, shortened if necessary, with a hash of these texts.
 fn with_hash(name: &str, texts: &[&str]) -> String {
     let mut hash = Sha256::new();

@@ -19,6 +19,7 @@ use super::host_health::HostHealth;
 use super::issue_work::{WorkOrder, asked_for};
 use super::lease_keeper::LeaseKeeper;
 use super::run_index::RunIndex;
+use super::supervise::reason_of;
 
 /// The wait after the first failure; each further one doubles it.
 const FIRST_BACKOFF: Duration = Duration::from_secs(15);
@@ -289,14 +290,6 @@ impl Attempt {
 pub(super) fn backoff(failures: u32) -> Duration {
     let factor = 2_u32.saturating_pow(failures.saturating_sub(1));
     FIRST_BACKOFF * factor.min(MOST_BACKOFF)
-}
-
-/// Why an attempt failed, for people.
-pub(super) fn reason_of(error: &AssemblyError) -> String {
-    match error.hint() {
-        Some(hint) => format!("{error} (hint: {hint})"),
-        None => error.to_string(),
-    }
 }
 
 /// The iterations that began in this attempt, and whether the last of them is still open.

@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::assembly::AssemblyError;
-use crate::state::{Intervention, RunDir};
-use crate::store::{EventFile, LeaseState, QueueClaim, Store, StoreError};
+use crate::state::{Intervention, RunDir, StateError, if_exists};
+use crate::store::{EventFile, LeaseState, QueueClaim, Store};
 
 /// How often requests are looked for and events mirrored.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -71,7 +71,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    async fn try_mirror(&mut self) -> Result<(), StoreError> {
+    async fn try_mirror(&mut self) -> Result<(), AssemblyError> {
         let path = self.dir.events_file();
         if !self.is_positioned {
             let length = std::fs::metadata(&path).map_or(0, |file| file.len());
@@ -83,7 +83,9 @@ impl<'a> Exchange<'a> {
             self.file.mirrored = if mirrored > length { 0 } else { mirrored };
             self.is_positioned = true;
         }
-        while let Ok(Some(lines)) = read_lines(&path, self.file.mirrored) {
+        while let Some(lines) =
+            read_lines(&path, self.file.mirrored).map_err(StateError::io("read", &path))?
+        {
             let after = EventFile {
                 mirrored: self.file.mirrored + lines.bytes,
                 ..self.file.clone()
@@ -126,7 +128,9 @@ struct EventLines {
 
 /// The next whole lines after this many bytes. `None` if there are none yet.
 fn read_lines(path: &Path, from: u64) -> std::io::Result<Option<EventLines>> {
-    let mut file = File::open(path)?;
+    let Some(mut file) = if_exists(File::open(path))? else {
+        return Ok(None);
+    };
     file.seek(SeekFrom::Start(from))?;
     let mut reader = BufReader::new(file);
     let mut lines = EventLines {

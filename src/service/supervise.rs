@@ -26,10 +26,7 @@ pub(crate) async fn keep_going<W>(
     loop {
         let reason = match tokio::spawn(start(orders.clone())).await {
             Ok(Ok(_)) => return,
-            Ok(Err(error)) => match error.hint() {
-                Some(hint) => format!("{error} (hint: {hint})"),
-                None => error.to_string(),
-            },
+            Ok(Err(error)) => reason_of(&error),
             Err(broken) => broken.to_string(),
         };
         let seconds = RESTART_PAUSE.as_secs();
@@ -40,5 +37,13 @@ pub(crate) async fn keep_going<W>(
             () = sleep(RESTART_PAUSE) => {}
             () = asked_for(&mut orders, WorkOrder::Pause) => return,
         }
+    }
+}
+
+/// Why something failed and what to do next, for people.
+pub(super) fn reason_of(error: &AssemblyError) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error} (hint: {hint})"),
+        None => error.to_string(),
     }
 }

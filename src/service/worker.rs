@@ -15,12 +15,13 @@ use crate::state::RunOutcomeKind;
 use crate::store::{ClaimRequest, Label, QueueClaim, SpendingLimits, Store, StoreError};
 use crate::usage::Usd;
 
-use super::attempt::{Attempt, AttemptEnd, reason_of};
+use super::attempt::{Attempt, AttemptEnd};
 use super::host_health::HostHealth;
 use super::issue_work::{WorkOrder, asked_for};
 use super::poller::NewBuilder;
 use super::run_index::RunIndex;
 use super::slots::{RunSlot, RunSlots};
+use super::supervise::reason_of;
 
 /// When a worker ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -136,12 +136,6 @@ macro_rules! upsert {
 }
 
 impl Store {
-    /// Adds a run to the index, or updates it.
-    pub async fn index_run(&self, run: &IndexedRun) -> Result<(), StoreError> {
-        let done = on_pool!(self, pool => upsert!(run, pool).await.map(|_| ()));
-        done.map_err(StoreError::statement("index a run"))
-    }
-
     /// Adds runs to the index, or updates them, at once.
     pub async fn index_runs(&self, runs: &[IndexedRun]) -> Result<(), StoreError> {
         let done = in_transaction!(self, tx => {

@@ -38,6 +38,20 @@ fn visit(service: &Service, cookie: &str, method: &str, path: &str) -> Answer {
     service.raw(&request(method, path, &headers, Some(&json!({}))))
 }
 
+/// A run that printed a text, and [`SECRET`] before the host knew that it is a credential.
+fn printed_secret(text: &str) -> Place {
+    let place = Place::new();
+    // In two parts, so that nothing but its output has it in one.
+    let prints = format!("echo '{text}'; printf %s 'sk-test-0123456789'; echo '<&>abcdefghij'");
+    place
+        .run_script(&script([doing([run(&prints)]), whole_task()]))
+        .expect(0, &["done"]);
+    let events = std::fs::read_to_string(place.run_dir().join("events.jsonl")).unwrap();
+    assert!(events.contains(SECRET));
+    place.write(".env", &format!("ANTHROPIC_API_KEY='{SECRET}'\n"));
+    place
+}
+
 #[test]
 fn a_link_shows_one_run_and_nothing_else() {
     let place = done();
@@ -84,6 +98,30 @@ fn a_link_shows_one_run_and_nothing_else() {
     enter(&service, &secret).expect_problem(401, "unknown, expired or used");
 }
 
+#[tokio::test]
+async fn a_link_shows_no_secret_that_the_host_knows() {
+    let place = printed_secret("two words");
+    let id = place.run_id();
+    let service = Service::start(place);
+    let own = service.ask("GET", &format!("/api/runs/{id}/log"), None);
+    assert!(own.body.contains(SECRET), "{own:?}");
+    let cookie = enter(&service, &share(&service, &id)).cookie.unwrap();
+    for path in ["/log", "/events"] {
+        let answer = visit(&service, &cookie, "GET", &format!("/api/runs/{id}{path}"));
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        assert!(!answer.body.contains(SECRET), "{path}: {answer:?}");
+        assert!(answer.body.contains("[redacted]"), "{path}: {answer:?}");
+    }
+    let origin = format!("http://{}", service.address);
+    let mut client = Client::connect_with(&service, &[("cookie", cookie), ("origin", origin)]).await;
+    client.subscribe(&id, Some(0)).await;
+    let mut heard = String::new();
+    while !heard.contains("run_ended") {
+        heard += &client.hear().await.unwrap().to_string();
+    }
+    assert!(heard.contains("[redacted]") && !heard.contains(SECRET), "{heard}");
+}
+
 #[test]
 fn a_link_lasts_as_long_as_was_asked_for() {
     let service = Service::start(done());
@@ -118,21 +156,8 @@ async fn the_socket_of_a_link_watches_its_run_alone() {
 
 #[test]
 fn an_exported_run_is_one_file_without_scripts_and_secrets() {
-    let place = Place::new();
-    let hostile = "</pre><script>top.hit=1</script><img src=https://attacker.test/x>";
-    // The run prints the value in two parts, so that nothing but its output has it in one.
-    let prints = format!("echo '{hostile}'; printf %s 'sk-test-0123456789'; echo '<&>abcdefghij'");
-    place
-        .run_script(&script([doing([run(&prints)]), whole_task()]))
-        .expect(0, &["done"]);
+    let place = printed_secret("</pre><script>top.hit=1</script><img src=https://attacker.test/x>");
     let id = place.run_id();
-    assert!(
-        std::fs::read_to_string(place.run_dir().join("events.jsonl"))
-            .unwrap()
-            .contains(SECRET)
-    );
-    // Only then the host learns that it is a credential.
-    place.write(".env", &format!("ANTHROPIC_API_KEY='{SECRET}'\n"));
     let service = Service::start(place);
     let answer = service.ask("GET", &format!("/api/runs/{id}/export"), None);
     assert_eq!(answer.status, 200, "{answer:?}");

@@ -73,7 +73,7 @@ async fn a_list_is_filtered(database: Database) {
 
 async fn a_listed_run_has_its_place_in_the_queue(database: Database) {
     let store = database.open().await;
-    store.index_run(&indexed(1, "a")).await.unwrap();
+    store.index_runs(&[indexed(1, "a")]).await.unwrap();
     let place = async || {
         let listed = store.listed_run(&run(1)).await.unwrap().unwrap();
         assert_eq!(listed.run, indexed(1, "a"));
@@ -155,7 +155,7 @@ async fn runs_are_counted_by_state(database: Database) {
     let store = database.open().await;
     for number in 1..=3 {
         store.submit(&submission(number)).await.unwrap();
-        store.index_run(&indexed(number, "a")).await.unwrap();
+        store.index_runs(&[indexed(number, "a")]).await.unwrap();
     }
     claim(&store, "a").await.unwrap();
     let count = |state: &str, count| (state.to_owned(), count);

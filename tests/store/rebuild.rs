@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::slice::from_ref;
 
 use jiff::Timestamp;
 use ralph::RunId;
@@ -96,7 +97,7 @@ async fn a_rebuild_gives_the_same_answers_and_leaves_the_queue(database: Databas
         host: "elsewhere".to_owned(),
         ..indexed.clone()
     };
-    store.index_run(&elsewhere).await.unwrap();
+    store.index_runs(from_ref(&elsewhere)).await.unwrap();
     let before = store.runs().await.unwrap();
     let queue = a_queue(&store).await;
 

@@ -1,5 +1,6 @@
 //! The index of runs.
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -46,8 +47,8 @@ async fn a_run_is_read_back_as_it_was_written(database: Database) {
         pull_request: None,
         ..indexed(2, "a")
     };
-    store.index_run(&bare).await.unwrap();
-    store.index_run(&indexed(1, "a")).await.unwrap();
+    store.index_runs(from_ref(&bare)).await.unwrap();
+    store.index_runs(&[indexed(1, "a")]).await.unwrap();
     assert_eq!(
         store.runs().await.unwrap(),
         [indexed(1, "a"), bare],
@@ -63,21 +64,21 @@ async fn an_older_journal_does_not_overwrite_a_newer_one(database: Database) {
         iterations: 1,
         ..indexed(1, "b")
     };
-    store.index_run(&newer).await.unwrap();
-    store.index_run(&older).await.unwrap();
-    assert_eq!(store.runs().await.unwrap(), std::slice::from_ref(&newer));
+    store.index_runs(from_ref(&newer)).await.unwrap();
+    store.index_runs(from_ref(&older)).await.unwrap();
+    assert_eq!(store.runs().await.unwrap(), from_ref(&newer));
     let next = IndexedRun {
         iterations: 4,
         ..indexed(1, "b")
     };
-    store.index_run(&next).await.unwrap();
+    store.index_runs(from_ref(&next)).await.unwrap();
     assert_eq!(store.runs().await.unwrap(), [next]);
 }
 
 async fn a_rebuild_replaces_the_runs_of_one_host_and_leaves_the_queue(database: Database) {
     let store = database.open().await;
     for (number, host) in [(1, "a"), (2, "b"), (3, "a")] {
-        store.index_run(&indexed(number, host)).await.unwrap();
+        store.index_runs(&[indexed(number, host)]).await.unwrap();
     }
     store.submit(&submission(1)).await.unwrap();
     let queue = store.queue().await.unwrap();

@@ -182,11 +182,11 @@ impl<'a> Selftest<'a> {
         self.starts_from = Some(StartsFrom { kind, name });
     }
 
-    /// Removes the sandbox.
-    pub(super) async fn remove_sandbox(&mut self) {
+    /// Removes the sandbox. `None` if that failed.
+    pub(super) async fn remove_sandbox(&mut self) -> Option<()> {
         let removed = self.try_remove().await;
         let removed = removed.map_err(|seen| CheckFailure::new(seen, REMOVE_BY_HAND));
-        self.record("sandbox is removed", removed);
+        self.record("sandbox is removed", removed)
     }
 
     /// Prints the summary, and fails when a check failed.

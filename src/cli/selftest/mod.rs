@@ -64,11 +64,16 @@ pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> CliResult
     let mut test = Selftest::open(context, &config, &project, args.json).await?;
     let interrupted = tokio::select! {
         () = test.run(args.image) => None,
-        () = signals.next() => Some(CliError::runtime("interrupted").with_topic(ErrorTopic::Interrupted).with_hint("the sandbox was removed")),
+        () = signals.next() => Some(CliError::runtime("interrupted").with_topic(ErrorTopic::Interrupted)),
     };
-    test.remove_sandbox().await;
+    let hint = match test.remove_sandbox().await {
+        Some(()) => "the sandbox was removed",
+        None => {
+            "the sandbox could not be removed: `ralph sandbox ls` lists it, `ralph sandbox rm` removes it"
+        }
+    };
     match interrupted {
-        Some(error) => Err(error),
+        Some(error) => Err(error.with_hint(hint)),
         None => test.conclude(),
     }
 }

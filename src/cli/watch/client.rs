@@ -7,6 +7,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::text::url_part;
+
 use super::super::{CliError, ErrorTopic};
 use super::source::{RunSource, ask};
 
@@ -217,17 +219,17 @@ impl RunClient {
 
     /// The runs with this text in their id, title or branch.
     pub(super) async fn runs_with(&self, text: &str) -> Result<RunRows, CliError> {
-        let text = encoded(text);
+        let text = url_part(text);
         self.get(&format!("/api/runs?limit={MOST_RUNS}&text={text}"))
             .await
     }
 
     pub(super) async fn details(&self, run: &str) -> Result<WatchedRun, CliError> {
-        self.get(&format!("/api/runs/{}", encoded(run))).await
+        self.get(&format!("/api/runs/{}", url_part(run))).await
     }
 
     pub(super) async fn budgets(&self, run: &str) -> Result<Vec<WatchedBudget>, CliError> {
-        let usage: Usage = self.get(&format!("/api/runs/{}/usage", encoded(run))).await?;
+        let usage: Usage = self.get(&format!("/api/runs/{}/usage", url_part(run))).await?;
         Ok(usage.budgets)
     }
 
@@ -239,42 +241,27 @@ impl RunClient {
         search: &str,
     ) -> Result<WatchedLogPage, CliError> {
         let after = after.map_or_else(String::new, |after| format!("&after={after}"));
-        let (run, search) = (encoded(run), encoded(search));
+        let (run, search) = (url_part(run), url_part(search));
         let path = format!("/api/runs/{run}/log?limit={MOST_LINES}&search={search}{after}");
         self.get(&path).await
     }
 
     pub(super) async fn diff(&self, run: &str) -> Result<WatchedDiff, CliError> {
-        self.get(&format!("/api/runs/{}/diff", encoded(run))).await
+        self.get(&format!("/api/runs/{}/diff", url_part(run))).await
     }
 
     /// Asks something of a run. Returns what happens next, for people.
     pub(super) async fn request(&self, run: &str, request: &WatchRequest) -> Result<String, CliError> {
         let (operation, body) = request.operation();
-        let path = format!("/api/runs/{}/{operation}", encoded(run));
+        let path = format!("/api/runs/{}/{operation}", url_part(run));
         let answer = ask(self.0.as_ref(), Method::POST, &path, Some(&body)).await?;
         Ok(request.accepted(run, &answer))
     }
 }
 
-/// A text as a part of a path or a query.
-fn encoded(text: &str) -> String {
-    let encode = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
-        other => format!("%{other:02X}"),
-    };
-    text.bytes().map(encode).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_text_is_one_part_of_an_address() {
-        assert_eq!(encoded("r7k2-v2"), "r7k2-v2");
-        assert_eq!(encoded("a/b?c=ä"), "a%2Fb%3Fc%3D%C3%A4");
-    }
 
     #[test]
     fn a_line_begins_with_its_time_of_day() {

@@ -85,7 +85,12 @@ fn refusal(name: &str, status: StatusCode, problem: &Value) -> CliError {
         status if status.is_client_error() => CliError::usage(detail),
         _ => CliError::runtime(detail),
     };
-    let error = error.with_topic(ErrorTopic::Service);
+    // `type` is the link to the section of the documentation, on the host that answered.
+    let is_named = |topic: &&ErrorTopic| {
+        text("type").is_some_and(|link| link.ends_with(&format!("#{}", topic.anchor())))
+    };
+    let topic = ErrorTopic::ALL.iter().find(is_named);
+    let error = error.with_topic(topic.copied().unwrap_or(ErrorTopic::Service));
     match text("hint") {
         Some(hint) => error.with_hint(hint),
         None => error,
@@ -291,12 +296,16 @@ mod tests {
 
     #[test]
     fn a_refusal_keeps_its_reason_and_its_hint() {
-        let problem = json!({"detail": "run `r1` is not live", "hint": "resume it"});
+        let mut problem = json!({"detail": "run `r1` is not live", "hint": "resume it"});
         let error = refusal("here", StatusCode::UNPROCESSABLE_ENTITY, &problem);
         assert_eq!(
             (error.to_string().as_str(), error.hint()),
             ("run `r1` is not live", Some("resume it"))
         );
+        assert_eq!(error.topic(), ErrorTopic::Service);
+        problem["type"] = json!("https://example.com/v9/docs/troubleshooting.md#run");
+        let error = refusal("here", StatusCode::UNPROCESSABLE_ENTITY, &problem);
+        assert_eq!(error.topic(), ErrorTopic::Run);
         let error = refusal("http://host", StatusCode::BAD_GATEWAY, &Value::Null);
         assert_eq!(
             error.to_string(),

@@ -11,10 +11,12 @@ use super::api::{self, DaytonaApi};
 use super::client::DaytonaClient;
 use super::error::DaytonaError;
 use super::toolbox::{put_file, run_script};
-use super::wire::{DaytonaPhase, DaytonaPreview, DaytonaSandboxInfo};
+use super::wire::{DaytonaPhase, DaytonaPreview, DaytonaSandboxInfo, ToolboxScriptResult};
 use super::{DaytonaProvider, NAME};
-use crate::sandbox::SandboxError;
+use crate::sandbox::name::unique_name;
+use crate::sandbox::{SandboxError, SandboxErrorKind};
 use crate::secret::Secret;
+use crate::text::shell_word;
 
 /// Makes the directory of the host, which only its user can read, and prints its path.
 const MAKE_DIR: &str =
@@ -25,8 +27,8 @@ const START: &str = include_str!("start_host.sh");
 /// What [`START`] exits with if the program itself cannot run.
 const CANNOT_RUN: i32 = 3;
 
-/// Prints a secret that logs a browser in, once.
-const LOGIN: &str = "cd \"$1\" && RALPH_HOME=\"$PWD/home\" ./ralph api-token login 2>/dev/null";
+/// Prints a secret that logs a browser in, once, or why there is none.
+const LOGIN: &str = "cd \"$1\" && if ! RALPH_HOME=\"$PWD/home\" ./ralph api-token login 2>login-error; then cat login-error; exit 1; fi";
 
 /// What a host at Daytona runs.
 #[derive(Clone, Debug)]
@@ -44,7 +46,7 @@ pub struct DaytonaHostPlan {
 pub struct DaytonaHost {
     /// The name of its sandbox.
     pub sandbox: String,
-    /// The preview link of the dashboard.
+    /// The preview link of the dashboard, without a slash at its end.
     pub url: String,
     /// What Daytona asks programs for in the header `x-daytona-preview-token`.
     pub preview_token: Secret,
@@ -62,10 +64,12 @@ impl DaytonaProvider {
         let failed = |error: DaytonaError| error.for_sandbox(&name);
         let found = api.sandbox(&name).await.map_err(failed)?;
         let is_new = found.is_none();
-        let request = api.client.post("sandbox", self.host_request(&name));
         let info: DaytonaSandboxInfo = match found {
             Some(info) => info,
-            None => request.json().await.map_err(failed)?,
+            None => {
+                let request = api.client.post("sandbox", self.host_request(&name));
+                request.json().await.map_err(failed)?
+            }
         };
         let started = match api
             .bring_to(DaytonaPhase::Started, &info.id, api::START_TIMEOUT)
@@ -97,9 +101,12 @@ impl DaytonaProvider {
         removed.map(|()| true).map_err(failed)
     }
 
-    /// The name of the sandbox, one for each host that deploys.
+    /// The name of the sandbox, one for each data directory of a host that deploys. Hosts of two people in an organisation may have
+    /// the same name, and one must not get the dashboard of the other, nor put a key there.
     fn host_sandbox(&self) -> String {
-        format!("ralph-dashboard-{}", self.options.host_name)
+        let host = self.options.host_name.as_str();
+        let data_dir = self.options.data_dir.to_string_lossy();
+        unique_name(&format!("ralph dashboard {host}"), &[host, &data_dir])
     }
 
     /// The body of the request that creates the sandbox. It has no label of sandboxes for agents, so it is never pruned as one.
@@ -131,64 +138,76 @@ impl DaytonaProvider {
         put_file(&toolbox, &format!("{dir}/ralph.new"), program)
             .await
             .map_err(failed)?;
-        for (name, text) in self.host_files(&preview.url, plan.gives_key) {
+        let url = preview.url.trim_end_matches('/');
+        for (name, text) in self.host_files(url, plan.gives_key) {
             let path = format!("{dir}/{name}");
             put_file(&toolbox, &path, Part::text(text))
                 .await
                 .map_err(failed)?;
         }
-        let port = plan.port.to_string();
-        let mut args = vec![
-            dir.clone(),
-            port,
-            format!("DAYTONA_API_URL={}", self.options.api_url),
-        ];
-        args.extend(
-            self.options
-                .target
-                .iter()
-                .map(|target| format!("DAYTONA_TARGET={target}")),
-        );
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let started = run_script(&toolbox, START, &args).await.map_err(failed)?;
-        if started.exit_code != 0 {
-            let hint =
-                "name a `ralph` for Linux on x86-64 with `--program`, such as the static one of a release";
-            let hint = (started.exit_code == CANNOT_RUN).then_some(hint);
-            return Err(
-                SandboxError::unsupported(NAME, "run this dashboard", started.result.trim()).with_hint(hint),
-            );
-        }
+        let started = self.start_program(&toolbox, &dir, plan.port).await;
+        check_started(&info.name, &started.map_err(failed)?)?;
         let login = script(&toolbox, "create a login", LOGIN, &[&dir])
             .await
             .map_err(failed)?;
         Ok(DaytonaHost {
             sandbox: info.name.clone(),
-            url: preview.url,
+            url: url.to_owned(),
             preview_token: preview.token,
             login: Secret::new(login.trim()),
             is_new: false,
         })
     }
 
-    /// The files that the dashboard reads in its directory: settings, and the API key or nothing.
+    /// Starts the program that was uploaded, in place of the one that runs.
+    async fn start_program(
+        &self,
+        toolbox: &DaytonaClient,
+        dir: &str,
+        port: u16,
+    ) -> Result<ToolboxScriptResult, DaytonaError> {
+        let mut args = vec![
+            dir.to_owned(),
+            port.to_string(),
+            format!("DAYTONA_API_URL={}", self.options.api_url),
+        ];
+        let target = self.options.target.iter();
+        args.extend(target.map(|target| format!("DAYTONA_TARGET={target}")));
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        run_script(toolbox, START, &args).await
+    }
+
+    /// The files that the dashboard reads in its directory: settings, and the API key or nothing. `url` has no slash at its end.
     fn host_files(&self, url: &str, gives_key: bool) -> [(&'static str, String); 2] {
-        let host = url
-            .split_once("://")
-            .map_or(url, |(_, host)| host)
-            .trim_end_matches('/');
-        let origin = url.trim_end_matches('/');
+        let host = url.split_once("://").map_or(url, |(_, host)| host);
         let settings = format!(
             "[api]\nallowed_hosts = [{}]\nallowed_origins = [{}]\n\n[sandbox]\ntype = \"daytona\"\n",
             toml_text(host),
-            toml_text(origin)
+            toml_text(url)
         );
         let key = self.options.key.as_ref().filter(|_| gives_key);
-        let key = key.map(|key| format!("DAYTONA_API_KEY={}\n", key.expose()));
+        let key = key.map(|key| format!("DAYTONA_API_KEY={}\n", shell_word(key.expose())));
         [
             ("config/ralph/config.toml", settings),
             ("environment", key.unwrap_or_default()),
         ]
+    }
+}
+
+/// Refuses a program that cannot run, or a dashboard that ended at once.
+fn check_started(sandbox: &str, started: &ToolboxScriptResult) -> Result<(), SandboxError> {
+    let printed = started.result.trim();
+    match started.exit_code {
+        0 => Ok(()),
+        CANNOT_RUN => {
+            let hint =
+                "name a `ralph` for Linux on x86-64 with `--program`, such as the static one of a release";
+            Err(SandboxError::unsupported(NAME, "run this dashboard", printed).with_hint(Some(hint)))
+        }
+        _ => Err(SandboxError::new(
+            SandboxErrorKind::Failed,
+            format!("the dashboard in the sandbox `{sandbox}` did not start: {printed}"),
+        )),
     }
 }
 

@@ -3,13 +3,17 @@ cd "$1" || exit
 port=$2
 shift 2
 chmod 700 ralph.new && ./ralph.new --version || exit 3
-if [ -e pid ]; then
-  kill "$(cat pid)" 2>/dev/null
+# Whether the process in `pid` is the dashboard. After a restart of the sandbox that number may be another program's.
+is_running() {
+  [ "$(readlink "/proc/$(cat pid)/exe")" = "$(pwd -P)/ralph" ]
+}
+if [ -e pid ] && is_running; then
+  kill "$(cat pid)"
   for _ in $(seq 100); do
-    kill -0 "$(cat pid)" 2>/dev/null || break
+    is_running || break
     sleep 0.2
   done
-  kill -9 "$(cat pid)" 2>/dev/null
+  is_running && kill -9 "$(cat pid)"
 fi
 mv ralph.new ralph
 # The API key, if the host has one.
