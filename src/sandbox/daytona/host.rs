@@ -30,6 +30,9 @@ const CANNOT_RUN: i32 = 3;
 /// Prints a secret that logs a browser in, once, or why there is none.
 const LOGIN: &str = "cd \"$1\" && if ! RALPH_HOME=\"$PWD/home\" ./ralph api-token login 2>login-error; then cat login-error; exit 1; fi";
 
+/// What to do with a sandbox that Daytona cannot start again.
+const BROKEN: &str = "look at it in Daytona's dashboard; `ralph dashboard deploy --type daytona --remove` removes it with its runs, then deploy again";
+
 /// What a host at Daytona runs.
 #[derive(Clone, Debug)]
 pub struct DaytonaHostPlan {
@@ -76,6 +79,7 @@ impl DaytonaProvider {
             .await
         {
             Ok(info) => self.start_host(api, &info, plan).await,
+            Err(error @ DaytonaError::State(_)) if !is_new => Err(failed(error).with_hint(Some(BROKEN))),
             Err(error) => Err(failed(error)),
         };
         match started {
