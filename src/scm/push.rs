@@ -131,17 +131,6 @@ impl Repository {
             .collect()
     }
 
-    /// Pushes a commit to a remote's branch, as [`Repository::push_ref`] does.
-    pub async fn push(
-        &self,
-        remote: &Remote,
-        branch: &str,
-        commit: &ObjectId,
-        expected: Option<&ObjectId>,
-    ) -> Result<(), ScmError> {
-        self.push_ref(remote, &branch_ref(branch), commit, expected).await
-    }
-
     /// Pushes a commit to a remote's ref, by its full name, by compare-and-swap. `expected` is where the ref is now; `None`
     /// means that it must not exist. A ref elsewhere is [`ScmError::RefMoved`]; a push that the server refuses is
     /// [`ScmError::PushRefused`].
