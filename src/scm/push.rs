@@ -9,7 +9,7 @@ use super::error::ScmError;
 use super::git::{GitDir, failure, one_id, output};
 use super::ref_move::RefMove;
 use super::repository::Repository;
-use crate::exec::Command;
+use crate::exec::{Command, ExitStatus};
 use crate::id::ObjectId;
 use crate::secret::Secret;
 
@@ -92,7 +92,7 @@ impl Repository {
             .command("config --local --get")
             .arg(format!("remote.{name}.url"));
         let exit = self.git.exit(&command).await?;
-        if !exit.success() {
+        if exit.status == ExitStatus::Code(1) {
             return Ok(None);
         }
         let printed = output(&command, &exit)?;
