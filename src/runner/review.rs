@@ -2,7 +2,6 @@
 //! commands of the task run once on the base commit too, so that what passed before the agent came is known.
 
 use crate::id::ObjectId;
-use crate::scm::text_changes;
 use crate::state::{CheckResult, CommandFailure, FlakyCheck, JournalEntry, WeakenedCheck, WeakeningKind};
 use crate::task::{LOCK_FILES, proposed_setup};
 use crate::text::code_span;
@@ -192,7 +191,7 @@ impl Run<'_> {
                     continue;
                 };
                 let repo = &self.workplace.repo;
-                if commit == *tip || text_changes(repo, &commit, tip, |_| true).await?.is_empty() {
+                if commit == *tip || repo.tree_of(&commit).await? == repo.tree_of(tip).await? {
                     let iteration = record.iteration;
                     flaky.push(FlakyCheck {
                         command,
