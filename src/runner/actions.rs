@@ -12,12 +12,11 @@ use crate::sandbox::{Sandbox, SandboxError, SandboxErrorKind};
 use crate::scm::{PrivateClone, ScmError};
 use crate::secret::Redactor;
 use crate::state::CommandFailure;
-use crate::text::{counted, error_chain};
+use crate::text::{counted, error_chain, last_bytes};
 
 use super::RunInputs;
 use super::error::is_sandbox_fault;
 use super::gutter;
-use super::text;
 
 /// Timeout of a command that names none.
 const RUN_TIMEOUT: Duration = Duration::from_secs(600);
@@ -272,7 +271,7 @@ pub(super) fn output_text(exit: &Exit, redactor: &Redactor) -> String {
         _ => format!("{}\n--- stderr ---\n{stderr}", stdout.trim_end()),
     };
     let text = text.trim_end();
-    match text::last_bytes(text, MAX_OUTPUT) {
+    match last_bytes(text, MAX_OUTPUT) {
         whole if whole.len() == text.len() => whole.to_owned(),
         kept => format!(
             "[... {} cut ...]\n{kept}",
