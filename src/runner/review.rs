@@ -157,7 +157,7 @@ impl Run<'_> {
     /// Names `setup_command` as the next step after commands failed on the base commit, if a lock file lists dependencies
     /// that nothing gets.
     async fn propose_setup(&self, base: &ObjectId) -> Result<(), RunError> {
-        if self.workplace.setup_command().is_some() {
+        if self.workplace.setup.is_some() {
             return Ok(());
         }
         let names = LOCK_FILES.iter().map(|(file, _)| *file);
