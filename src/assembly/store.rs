@@ -34,7 +34,7 @@ pub(crate) async fn open_store(surroundings: &Surroundings, config: &Config) -> 
 }
 
 /// What the index says about a run in a directory of this host.
-pub(crate) fn indexed_run(surroundings: &Surroundings, run: &RunDir) -> Result<IndexedRun, AssemblyError> {
+fn indexed_run(surroundings: &Surroundings, run: &RunDir) -> Result<IndexedRun, AssemblyError> {
     indexed_run_with(surroundings, run, &run.journal()?)
 }
 

@@ -246,12 +246,12 @@ fn named(weakened: &[WeakenedCheck]) -> String {
     names.join("; ")
 }
 
-/// What the terminal and the pull request say about a flaky command.
-pub(super) fn flaky_text(flaky: &FlakyCheck) -> String {
+/// What the terminal says about a flaky command.
+fn flaky_text(flaky: &FlakyCheck) -> String {
     format!("{} ({})", flaky_reason(flaky), flaky.command)
 }
 
-/// The same without the command.
+/// What the pull request says about it, beside the command.
 pub(super) fn flaky_reason(flaky: &FlakyCheck) -> String {
     let FlakyCheck {
         code,

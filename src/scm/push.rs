@@ -23,7 +23,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The values of the `Authorization` header, for a redactor.
+    /// What git sends in the header `Authorization`, after `Basic`, for a redactor.
     #[must_use]
     pub fn authorization(&self) -> Secret {
         let pair = format!("x-access-token:{}", self.token.expose());
