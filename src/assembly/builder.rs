@@ -381,11 +381,9 @@ fn check_resumed(given: &[ConfigOverride], dir: &RunDir) -> Result<Option<String
     }
     let edit = |request: &InterventionRequest| matches!(request.intervention, Intervention::Edit { .. });
     let budget = given.iter().find(|given| given.key.starts_with("budget."));
-    if let Some(given) = budget.filter(|_| {
-        dir.inbox()
-            .pending()
-            .is_ok_and(|waiting| waiting.iter().any(edit))
-    }) {
+    if let Some(given) = budget
+        && dir.inbox().pending()?.iter().any(edit)
+    {
         let message = format!(
             "an edit of the task waits, whose budget wins over `{}`",
             given.key

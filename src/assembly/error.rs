@@ -116,7 +116,7 @@ impl AssemblyError {
 
     /// Adds lines with details to the message.
     #[must_use]
-    pub(crate) fn with_details(mut self, details: impl IntoIterator<Item = String>) -> Self {
+    fn with_details(mut self, details: impl IntoIterator<Item = String>) -> Self {
         for detail in details {
             for line in detail.lines() {
                 self.message.push_str("\n  ");

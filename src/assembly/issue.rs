@@ -280,7 +280,7 @@ impl ClaimedIssue {
             (IssueResult::Done { pull_request }, Some(run)) => self.check_steps(run, pull_request).await,
             (result, _) => (result, Ok(Vec::new())),
         };
-        let (status, text) = self.describe(&result, run)?;
+        let (status, text) = self.describe(&result, run);
         // Each part is tried: an issue whose text cannot be written must not stay claimed and in progress.
         let issues = &self.queue.issues;
         let comment = issues.set_comment(self.number, &text).await;
@@ -309,20 +309,23 @@ impl ClaimedIssue {
     }
 
     /// The status and the comment for a result.
-    fn describe(
-        &self,
-        result: &IssueResult,
-        run: Option<&RunDir>,
-    ) -> Result<(Option<IssueStatus>, String), AssemblyError> {
+    fn describe(&self, result: &IssueResult, run: Option<&RunDir>) -> (Option<IssueStatus>, String) {
         let of_run = match run {
             Some(run) => format!(" Run `{}`.", run.facts().id),
             None => String::new(),
         };
         let so_far = match (result, run) {
             (IssueResult::Done { .. }, _) | (_, None) => of_run.clone(),
-            (_, Some(run)) => format!("{of_run} {}", verified_so_far(run)?),
+            (_, Some(run)) => match verified_so_far(run) {
+                Ok(verified) => format!("{of_run} {verified}"),
+                // A journal that cannot be read must not keep the issue claimed and in progress.
+                Err(error) => {
+                    self.queue.context.reporter.warn(&error.to_string());
+                    of_run.clone()
+                }
+            },
         };
-        Ok(match result {
+        match result {
             IssueResult::Done { pull_request } => {
                 let location = pull_request
                     .as_ref()
@@ -350,7 +353,7 @@ impl ClaimedIssue {
                     IssueStatus::Ready.label()
                 ),
             ),
-        })
+        }
     }
 
     /// The result of a run that is done, and the titles of its verified steps. An issue that was edited while the run finished

@@ -232,10 +232,11 @@ impl IssueQueue {
         };
         let status = Some(IssueStatus::InProgress);
         self.issues.set_status(number, status).await?;
+        let lines = run.journal()?;
         let prepared = PreparedIssue {
             issue,
             task: IssueWork::Resume(Box::new(run.clone())),
-            is_review: is_in_review(&run.journal()?) || is_done(&run.journal()?),
+            is_review: is_in_review(&lines) || is_done(&lines),
         };
         Ok(Arc::new(ClaimedIssue::new(self.clone(), claim, prepared)))
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::sandbox::RemovalScope;
 use crate::scm::{self, Repository, StateRemote};
-use crate::state::{JournalLine, RunDir};
+use crate::state::RunDir;
+use crate::text::error_chain;
 
 use super::{AssemblyError, RunControl, provider};
 
@@ -39,10 +40,17 @@ impl RunControl {
         let now = self.context.surroundings.now();
         let mut old = Vec::new();
         for run in self.context.surroundings.runs()?.list()? {
-            let last = run
-                .journal()?
-                .last()
-                .map_or(run.facts().created, |line: &JournalLine| line.at);
+            let lines = match run.journal() {
+                Ok(lines) => lines,
+                // One unreadable run must not keep the others.
+                Err(error) => {
+                    let (id, reason) = (&run.facts().id, error_chain(&error));
+                    let reporter = &self.context.reporter;
+                    reporter.warn(&format!("left out run `{id}`: {reason}"));
+                    continue;
+                }
+            };
+            let last = lines.last().map_or(run.facts().created, |line| line.at);
             let is_old = Duration::try_from(now.duration_since(last)).is_ok_and(|rest| rest > age);
             if is_old && run.holder()?.is_none() {
                 old.push(run);

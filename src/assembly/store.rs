@@ -34,7 +34,7 @@ pub(crate) async fn open_store(surroundings: &Surroundings, config: &Config) -> 
 }
 
 /// What the index says about a run in a directory of this host.
-pub(crate) fn indexed_run(surroundings: &Surroundings, run: &RunDir) -> Result<IndexedRun, AssemblyError> {
+fn indexed_run(surroundings: &Surroundings, run: &RunDir) -> Result<IndexedRun, AssemblyError> {
     indexed_run_with(surroundings, run, &run.journal()?)
 }
 
@@ -123,7 +123,14 @@ pub(crate) async fn rebuild_index(
     }
     // The directory of a run may be ahead of its last checkpoint. Of two rows the newer one stays, else the later one.
     for run in &dirs {
-        found.rows.push(indexed_run(surroundings, run)?);
+        match indexed_run(surroundings, run) {
+            Ok(row) => found.rows.push(row),
+            // One unreadable run must not hide the others.
+            Err(error) => {
+                let id = &run.facts().id;
+                context.reporter.warn(&format!("left out run `{id}`: {error}"));
+            }
+        }
     }
     store
         .replace_runs(&surroundings.owner().host, &found.rows)

@@ -79,13 +79,18 @@ impl Claims {
         };
         // A token of an App may have expired while this waited.
         let remote = forge.remote().await?;
-        // The claim comes first: if it is lost, that is the error.
+        // If the claim is lost, that is the error. Otherwise it is that of the branch, which git refuses both refs for.
         let moves = [renewal, branch];
         let results = forge.repository.move_refs_together(&remote, &moves).await?;
-        match <[_; 2]>::try_from(results) {
-            Ok([Err(lost @ ScmError::RefMoved { .. }), _]) => return Err(lost.into()),
-            Ok([_, Err(error)] | [Err(error), _]) => return Err(error.into()),
-            Ok([Ok(()), Ok(())]) | Err(_) => {}
+        let mut errors: Vec<ScmError> = results.into_iter().filter_map(Result::err).collect();
+        let is_lost =
+            |error: &ScmError| matches!(error, ScmError::RefMoved { name, .. } if *name == claim.ref_name());
+        let cause = match errors.iter().position(is_lost) {
+            Some(lost) => Some(errors.swap_remove(lost)),
+            None => errors.pop(),
+        };
+        if let Some(error) = cause {
+            return Err(error.into());
         }
         (claim.record, claim.commit) = (record, commit);
         Ok(())

@@ -182,12 +182,15 @@ impl GitHubForge {
         })
     }
 
+    /// The commit of a branch, from git, which answers at once: the API may show the old commit for some seconds.
+    async fn branch_tip(&self, branch: &str) -> Result<Option<ObjectId>, ForgeError> {
+        let look = |remote: Remote| async move { Ok(self.repository.remote_branch(&remote, branch).await?) };
+        self.at_remote(look).await
+    }
+
     /// Fails if the branch is at another commit by now: a pull request would claim of that one what is true of ours.
     async fn expect_pushed(&self, request: &PullRequest) -> Result<(), ForgeError> {
-        let look = |remote: Remote| async move {
-            Ok(self.repository.remote_branch(&remote, &request.branch).await?)
-        };
-        let found = self.at_remote(look).await?;
+        let found = self.branch_tip(&request.branch).await?;
         if found.as_ref() == Some(&request.commit) {
             return Ok(());
         }
@@ -319,10 +322,7 @@ impl Forge for GitHubForge {
     }
 
     async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError> {
-        // Git answers at once; the API may show the old commit for some seconds.
-        let found = self
-            .at_remote(|remote| async move { Ok(self.repository.remote_branch(&remote, branch).await?) })
-            .await?;
+        let found = self.branch_tip(branch).await?;
         Ok(found.as_ref() == Some(commit))
     }
 }

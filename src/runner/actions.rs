@@ -7,17 +7,16 @@ use serde_json::json;
 
 use crate::agent::actions::{AgentAction, Patch, PatchedFile, RelPath};
 use crate::event::EventKind;
-use crate::exec::{Command, Discard, Exit};
+use crate::exec::{Command, Discard, Exit, ExitStatus};
 use crate::sandbox::{Sandbox, SandboxError, SandboxErrorKind};
 use crate::scm::{PrivateClone, ScmError};
 use crate::secret::Redactor;
 use crate::state::CommandFailure;
-use crate::text::{counted, error_chain};
+use crate::text::{counted, error_chain, last_bytes};
 
 use super::RunInputs;
 use super::error::is_sandbox_fault;
 use super::gutter;
-use super::text;
 
 /// Timeout of a command that names none.
 const RUN_TIMEOUT: Duration = Duration::from_secs(600);
@@ -224,20 +223,31 @@ impl Performer<'_> {
             args.push(prefix.clone());
         }
         let check = Command::new("sh").args(args).cwd(self.clone.dir());
-        let exit = self.sandbox.exec(&check, &mut Discard).await?;
-        if exit.success() {
-            return Ok(self.clone.dir().join(path.as_path()));
+        let exit = self.sandbox.exec(&check, &mut Discard).await;
+        // An agent may have removed the clone, which is no fault of the sandbox.
+        let exit = exit.map_err(|error| sandbox_failure("path", error))?;
+        match exit.status {
+            status if status.success() => Ok(self.clone.dir().join(path.as_path())),
+            LINK_FOUND => {
+                let link = exit.stdout.text();
+                let link = link.trim();
+                Err(failed(
+                    "path",
+                    format!("`{link}` is a symbolic link; write to the file itself"),
+                ))
+            }
+            status => {
+                let output = output_text(&exit, &self.inputs.parts.redactor);
+                let reason = format!("cannot look for symbolic links in `{path}`: {status}\n{output}");
+                Err(failed("path", reason))
+            }
         }
-        let link = exit.stdout.text();
-        Err(failed(
-            "path",
-            format!("`{}` is a symbolic link; write to the file itself", link.trim()),
-        ))
     }
 }
 
-/// Prints the first argument that is a symbolic link and exits with 3.
+/// Prints the first argument that is a symbolic link and exits as [`LINK_FOUND`] says.
 const LINK_CHECK: &str = r#"for p; do if [ -L "$p" ]; then printf '%s' "$p"; exit 3; fi; done"#;
+const LINK_FOUND: ExitStatus = ExitStatus::Code(3);
 
 fn failed(what: &str, reason: String) -> ActionError {
     let failure = gutter::text_failure(what, 1, &reason);
@@ -261,7 +271,7 @@ pub(super) fn output_text(exit: &Exit, redactor: &Redactor) -> String {
         _ => format!("{}\n--- stderr ---\n{stderr}", stdout.trim_end()),
     };
     let text = text.trim_end();
-    match text::last_bytes(text, MAX_OUTPUT) {
+    match last_bytes(text, MAX_OUTPUT) {
         whole if whole.len() == text.len() => whole.to_owned(),
         kept => format!(
             "[... {} cut ...]\n{kept}",

@@ -9,7 +9,7 @@ use crate::event::EventKind;
 use crate::id::ObjectId;
 use crate::scm::{CiFailure, CiReport};
 use crate::state::{JournalEntry, JournalLine};
-use crate::text::{counted, error_chain};
+use crate::text::{counted, error_chain, first_bytes};
 
 use super::RunInputs;
 use super::budget::since_rest;
@@ -17,7 +17,6 @@ use super::error::Halt;
 use super::interventions::until_stopped;
 use super::run::Run;
 use super::settings::CiRules;
-use super::text::first_bytes;
 
 /// How often the agent gets to mend what CI found.
 const ROUNDS: usize = 2;

@@ -9,14 +9,13 @@ use crate::state::{
     DoctorReport, IterationRecord, IterationVerdict, JournalEntry, RunOutcomeKind, StateError,
     standing_records,
 };
-use crate::text::counted;
+use crate::text::{counted, last_bytes};
 
 use super::error::{Halt, RunError};
 use super::interventions::until_rotated;
 use super::model_calls;
 use super::progress::RunProgress;
 use super::prompt::PromptError;
-use super::text;
 
 const TEMPLATE: &str = include_str!("../../templates/prompt/doctor.md.j2");
 /// How many iterations the doctor is shown.
@@ -204,5 +203,5 @@ fn iteration_text(record: &IterationRecord) -> String {
 
 /// The end of a text, which is its newest part.
 fn shortened(text: &str) -> &str {
-    text::last_bytes(text, MAX_TEXT)
+    last_bytes(text, MAX_TEXT)
 }

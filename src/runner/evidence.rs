@@ -252,7 +252,7 @@ impl Run<'_> {
                 space: &space,
             };
             // Without its set-up no other command says anything.
-            let is_set_up = match self.workplace.setup_command() {
+            let is_set_up = match &self.workplace.setup {
                 None => true,
                 Some(_) if is_own && self.workplace.restore_setup(sandbox, round.commit).await? => true,
                 Some(line) => {

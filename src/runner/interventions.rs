@@ -84,7 +84,7 @@ impl Run<'_> {
     }
 
     /// Writes the orders that were followed meanwhile to the journal.
-    pub(super) fn record_followed(&mut self) -> Result<(), StateError> {
+    fn record_followed(&mut self) -> Result<(), StateError> {
         let inbox = self.inputs.dir.inbox();
         for request in inbox.followed()? {
             if !self.progress.journal.has_handled(&request.id) {

@@ -53,7 +53,6 @@ mod signature;
 mod state_ref;
 #[cfg(test)]
 mod tests;
-mod text;
 mod trial;
 mod verdict;
 mod weakened;

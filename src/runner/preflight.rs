@@ -17,12 +17,11 @@ use crate::exec::{Command, Discard};
 use crate::network::PolicyMode;
 use crate::sandbox::{NetworkEnforcement, Sandbox};
 use crate::scm::{PlannedPullRequest, Repository};
-use crate::text::error_chain;
+use crate::text::{error_chain, one_line};
 
 use super::actions::output_text;
 use super::workplace::open_sandbox;
 use super::{RunError, RunInputs};
-use crate::text::one_line;
 
 /// Timeout of a trivial command in a sandbox.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);

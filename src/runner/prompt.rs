@@ -6,10 +6,9 @@ use std::fmt::Write;
 use minijinja::{Environment, UndefinedBehavior, context};
 use thiserror::Error;
 
-use crate::text::counted;
+use crate::text::{counted, first_bytes, last_bytes};
 
 use super::progress::LastIteration;
-use super::text;
 
 const TEMPLATE: &str = include_str!("../../templates/prompt/iteration.md.j2");
 const NOTHING: &str = "(nothing yet)";
@@ -119,7 +118,7 @@ fn last_lines(text: &str, count: usize) -> String {
 /// The beginning of a text; `whole` is the file with all of it.
 fn head(text: &str, limit: usize, whole: &str) -> String {
     let text = text.trim_end();
-    let kept = text::first_bytes(text, limit);
+    let kept = first_bytes(text, limit);
     match text.len() - kept.len() {
         _ if text.is_empty() => NOTHING.to_owned(),
         0 => text.to_owned(),
@@ -133,7 +132,7 @@ fn head(text: &str, limit: usize, whole: &str) -> String {
 /// The end of a text; `whole` is the file with all of it.
 fn tail(text: &str, limit: usize, whole: &str) -> String {
     let text = text.trim_end();
-    let kept = text::last_bytes(text, limit);
+    let kept = last_bytes(text, limit);
     match text.len() - kept.len() {
         _ if text.is_empty() => NOTHING.to_owned(),
         0 => text.to_owned(),

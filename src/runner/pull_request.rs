@@ -12,7 +12,7 @@ use crate::task::{
     InterventionFact, IterationFact, NetworkFact, PullRequestFacts, PullRequestText, RiskFacts, Task,
     render_pull_request,
 };
-use crate::text::{error_chain, one_line};
+use crate::text::{error_chain, first_bytes, one_line, shell_word};
 use crate::usage::Usd;
 
 use super::budget::Ledger;
@@ -23,7 +23,6 @@ use super::progress::RunProgress;
 use super::review::{flaky_reason, weakened_reason};
 use super::run::Run;
 use super::signature::signature_fact;
-use super::text::{first_bytes, shell_word};
 use super::workplace::Workplace;
 use super::{RunError, RunInputs};
 

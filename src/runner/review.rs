@@ -2,7 +2,6 @@
 //! commands of the task run once on the base commit too, so that what passed before the agent came is known.
 
 use crate::id::ObjectId;
-use crate::scm::text_changes;
 use crate::state::{CheckResult, CommandFailure, FlakyCheck, JournalEntry, WeakenedCheck, WeakeningKind};
 use crate::task::{LOCK_FILES, proposed_setup};
 use crate::text::code_span;
@@ -158,7 +157,7 @@ impl Run<'_> {
     /// Names `setup_command` as the next step after commands failed on the base commit, if a lock file lists dependencies
     /// that nothing gets.
     async fn propose_setup(&self, base: &ObjectId) -> Result<(), RunError> {
-        if self.workplace.setup_command().is_some() {
+        if self.workplace.setup.is_some() {
             return Ok(());
         }
         let names = LOCK_FILES.iter().map(|(file, _)| *file);
@@ -192,7 +191,7 @@ impl Run<'_> {
                     continue;
                 };
                 let repo = &self.workplace.repo;
-                if commit == *tip || text_changes(repo, &commit, tip, |_| true).await?.is_empty() {
+                if commit == *tip || repo.tree_of(&commit).await? == repo.tree_of(tip).await? {
                     let iteration = record.iteration;
                     flaky.push(FlakyCheck {
                         command,
@@ -247,12 +246,12 @@ fn named(weakened: &[WeakenedCheck]) -> String {
     names.join("; ")
 }
 
-/// What the terminal and the pull request say about a flaky command.
-pub(super) fn flaky_text(flaky: &FlakyCheck) -> String {
+/// What the terminal says about a flaky command.
+fn flaky_text(flaky: &FlakyCheck) -> String {
     format!("{} ({})", flaky_reason(flaky), flaky.command)
 }
 
-/// The same without the command.
+/// What the pull request says about it, beside the command.
 pub(super) fn flaky_reason(flaky: &FlakyCheck) -> String {
     let FlakyCheck {
         code,

@@ -13,8 +13,9 @@ use jiff::Timestamp;
 
 use crate::digest::Digest;
 use crate::exec::{Command, Discard, Exit};
-use crate::sandbox::{Sandbox, SandboxError, clone_dir};
+use crate::sandbox::{Sandbox, SandboxError, SandboxErrorKind, clone_dir};
 use crate::scm::RepoPath;
+use crate::state::if_exists;
 use crate::task::LOCK_FILES;
 
 /// The files of a layer.
@@ -85,7 +86,10 @@ impl SetupLayer {
         for name in FILES {
             let from = layer_dir(sandbox).join(name);
             let files = sandbox.files();
-            files.download(&from, &new.path().join(name), MAX_BYTES).await?;
+            match files.download(&from, &new.path().join(name), MAX_BYTES).await {
+                Err(error) if error.kind() == SandboxErrorKind::TooLong => return Ok(false),
+                downloaded => downloaded?,
+            }
         }
         // Another run may have been faster.
         match fs::rename(new.path(), &self.dir) {
@@ -135,12 +139,16 @@ fn mark_used(dir: &Path, now: Timestamp) {
     }
 }
 
+/// Removes what was not used for long. Other runs add and remove layers at the same time.
 fn remove_old(cache: &Path, now: Timestamp) -> io::Result<()> {
     for entry in fs::read_dir(cache)? {
         let entry = entry?;
-        let age = SystemTime::from(now).duration_since(entry.metadata()?.modified()?);
+        let Some(metadata) = if_exists(entry.metadata())? else {
+            continue;
+        };
+        let age = SystemTime::from(now).duration_since(metadata.modified()?);
         if age.is_ok_and(|age| age > MAX_AGE) {
-            fs::remove_dir_all(entry.path())?;
+            if_exists(fs::remove_dir_all(entry.path()))?;
         }
     }
     Ok(())

@@ -38,7 +38,7 @@ pub(super) struct Workplace<'a> {
     pub(super) repo: Repository,
     /// The pack with everything that the base commit reaches.
     seed: SeedPack,
-    /// The `setup_command` of the task or the project.
+    /// The command that gets what the others need: the `setup_command` of the task or the project.
     pub(super) setup: Option<String>,
     /// Commits that the user's repository has, so that a hand-back need not transfer them.
     pub(super) known: Vec<ObjectId>,
@@ -111,11 +111,6 @@ impl<'a> Workplace<'a> {
         self.set_up(progress).await?;
         progress.files.copy_all(self.sandbox(), &clone).await?;
         self.show_task(progress).await
-    }
-
-    /// The command that gets what the others need, if there is one.
-    pub(super) fn setup_command(&self) -> Option<&String> {
-        self.setup.as_ref()
     }
 
     /// Does what the `setup_command` does, in a new clone, before the agent.

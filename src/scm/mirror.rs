@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::sleep;
 
 use super::error::ScmError;
-use super::git::{one_id, output, run_on_host};
+use super::git::{failure, one_id, output, run_on_host};
 use super::push::Remote;
 use super::repository::Repository;
 use crate::exec::{Command, Host};
@@ -97,6 +97,9 @@ impl Repository {
             .args([form, from.as_str(), to.as_str()])
             .keep(limit);
         let exit = self.git.exit(&command).await?;
+        if !exit.success() {
+            return Err(failure(&command, &exit));
+        }
         Ok(ShownDiff {
             text: exit.stdout.text(),
             bytes: exit.stdout.total(),

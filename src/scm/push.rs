@@ -9,7 +9,7 @@ use super::error::ScmError;
 use super::git::{GitDir, failure, one_id, output};
 use super::ref_move::RefMove;
 use super::repository::Repository;
-use crate::exec::Command;
+use crate::exec::{Command, ExitStatus};
 use crate::id::ObjectId;
 use crate::secret::Secret;
 
@@ -23,7 +23,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The values of the `Authorization` header, for a redactor.
+    /// What git sends in the header `Authorization`, after `Basic`, for a redactor.
     #[must_use]
     pub fn authorization(&self) -> Secret {
         let pair = format!("x-access-token:{}", self.token.expose());
@@ -92,7 +92,7 @@ impl Repository {
             .command("config --local --get")
             .arg(format!("remote.{name}.url"));
         let exit = self.git.exit(&command).await?;
-        if !exit.success() {
+        if exit.status == ExitStatus::Code(1) {
             return Ok(None);
         }
         let printed = output(&command, &exit)?;
@@ -129,17 +129,6 @@ impl Repository {
         lines
             .map(|(id, name)| Ok((name.to_owned(), one_id(id.as_bytes())?)))
             .collect()
-    }
-
-    /// Pushes a commit to a remote's branch, as [`Repository::push_ref`] does.
-    pub async fn push(
-        &self,
-        remote: &Remote,
-        branch: &str,
-        commit: &ObjectId,
-        expected: Option<&ObjectId>,
-    ) -> Result<(), ScmError> {
-        self.push_ref(remote, &branch_ref(branch), commit, expected).await
     }
 
     /// Pushes a commit to a remote's ref, by its full name, by compare-and-swap. `expected` is where the ref is now; `None`

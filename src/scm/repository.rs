@@ -219,7 +219,9 @@ impl Repository {
             .command("rev-parse --verify --quiet --end-of-options")
             .arg(name);
         let exit = self.git.exit(&command).await?;
-        if !exit.success() {
+        // With `--quiet` git says nothing about what does not exist. It exits with 128 if a reflog is too short.
+        let is_silent = exit.status == ExitStatus::Code(128) && exit.stderr.total() == 0;
+        if exit.status == ExitStatus::Code(1) || is_silent {
             return Ok(None);
         }
         one_id(&output(&command, &exit)?).map(Some)
@@ -370,7 +372,11 @@ impl Repository {
             .git
             .command("config --local --name-only --get-regexp")
             .arg(names);
-        Ok(self.git.exit(&command).await?.success())
+        let exit = self.git.exit(&command).await?;
+        if exit.status == ExitStatus::Code(1) {
+            return Ok(false);
+        }
+        output(&command, &exit).map(|_| true)
     }
 }
 

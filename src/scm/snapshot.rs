@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use super::clone::PrivateClone;
-use super::entry::{TreeChange, TreeEntry, parse_id, parse_mode};
+use super::entry::{TREE, TreeChange, TreeEntry, parse_id, parse_mode};
 use super::error::ScmError;
 use super::git::{one_id, records, unexpected};
 use super::import::{CommitSpec, FAST_IMPORT, FastImport, ImportRef, read_ids};
@@ -21,9 +21,6 @@ pub(super) const WORK_REF: &str = "refs/ralph/work";
 const WORK_COMMITTER: &str = "ralph <ralph@localhost>";
 /// The year 2100. Git walks history by date, and would walk all of it for a commit older than its parents.
 const WORK_DATE: i64 = 4_102_444_800;
-
-/// The mode of a directory in a tree.
-const DIRECTORY: u32 = 0o040_000;
 
 /// The content of a clone at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,7 +183,7 @@ impl PrivateClone<'_> {
         };
         let mut import = FastImport::new(ImportRef::Discard("refs/ralph/committing"), &commit);
         // An empty path is the root.
-        import.put(&RepoPath::new(""), DIRECTORY, &snapshot.tree);
+        import.put(&RepoPath::new(""), TREE, &snapshot.tree);
         let command = import.finish(self.command(FAST_IMPORT), self.start.format);
         let (tip, tree) = read_ids(&self.run(&command).await?)?;
         let (new, old) = (tip.as_str(), snapshot.tip.as_str());

@@ -378,15 +378,24 @@ impl Journal {
     /// Writes and syncs a line that [`Journal::next`] made. Only the owner of the run may.
     pub fn write(&mut self, line: JournalLine) -> Result<(), StateError> {
         let text = self.encode(&line)?;
-        self.file
-            .write_all(&text)
-            .map_err(StateError::io("append to", &self.path))?;
-        self.file
-            .sync_data()
-            .map_err(StateError::io("sync", &self.path))?;
+        let metadata = self.file.metadata();
+        let before = metadata.map_err(StateError::io("read", &self.path))?.len();
+        if let Err(error) = self.write_synced(&text) {
+            // A full disk leaves a part of the line, and the next line must not follow it.
+            self.file
+                .set_len(before)
+                .map_err(StateError::io("repair", &self.path))?;
+            return Err(error);
+        }
         self.lines.push(line);
         self.newest = Instant::now();
         Ok(())
+    }
+
+    fn write_synced(&mut self, text: &[u8]) -> Result<(), StateError> {
+        let written = self.file.write_all(text);
+        written.map_err(StateError::io("append to", &self.path))?;
+        self.file.sync_data().map_err(StateError::io("sync", &self.path))
     }
 }
 

@@ -85,7 +85,7 @@ impl RunLock {
             }
             let holder = read_owner(dir)?;
             let gone = holder.as_ref().is_none_or(|holder| holder.is_gone(&owner.host));
-            if !gone || Instant::now() >= deadline {
+            if (!gone && is_taken(&file)) || Instant::now() >= deadline {
                 return Err(StateError::Owned {
                     run: run.clone(),
                     owner: holder.map_or("another process".to_owned(), |holder| holder.to_string()),
@@ -116,6 +116,13 @@ impl RunLock {
 /// The file that is locked in the directory of a run.
 pub(super) fn lock_file(dir: &Path) -> PathBuf {
     dir.join("lock")
+}
+
+/// Whether a process works on the run. One that only looks, as [`RunLock::holder`] does, has a shared lock for a moment.
+fn is_taken(file: &File) -> bool {
+    let taken = flock(file, FlockOperation::NonBlockingLockShared).is_err();
+    let _ = flock(file, FlockOperation::NonBlockingUnlock);
+    taken
 }
 
 fn open(path: &Path) -> Result<File, StateError> {
@@ -159,6 +166,22 @@ mod tests {
         drop(lock);
         assert_eq!(RunLock::holder(dir.path()).unwrap(), None);
         RunLock::take(dir.path(), &run, &owner).unwrap();
+    }
+
+    #[test]
+    fn a_look_at_the_lock_keeps_no_owner_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunId::random();
+        let owner = RunOwner::this_process("here");
+        drop(RunLock::take(dir.path(), &run, &owner).unwrap());
+        let looking = open(&lock_file(dir.path())).unwrap();
+        flock(&looking, FlockOperation::NonBlockingLockShared).unwrap();
+        let look = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            drop(looking);
+        });
+        RunLock::take(dir.path(), &run, &owner).unwrap();
+        look.join().unwrap();
     }
 
     #[test]

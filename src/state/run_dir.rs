@@ -174,7 +174,8 @@ impl Runs {
         for path in entries_of(&self.dir)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if name.starts_with(REMOVED) {
-                fs::remove_dir_all(&path).map_err(StateError::io("remove", &path))?;
+                // Another removal may clear it at the same time.
+                if_exists(fs::remove_dir_all(&path)).map_err(StateError::io("remove", &path))?;
             }
         }
         Ok(())

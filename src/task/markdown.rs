@@ -116,11 +116,14 @@ pub(super) struct CodeSpan<'a> {
 /// The code spans of a line. A span ends with as many backticks as it began with.
 pub(super) fn code_spans(line: &str) -> Vec<CodeSpan<'_>> {
     let mut spans = Vec::new();
-    let mut runs = backtick_runs(line);
-    while let Some(open) = runs.next() {
-        let closing = runs.clone().find(|run| run.len() == open.len());
-        let Some(close) = closing else { continue };
-        runs.by_ref().find(|run| *run == close);
+    let runs: Vec<Range<usize>> = backtick_runs(line).collect();
+    let mut next = 0;
+    while let Some(open) = runs.get(next) {
+        next += 1;
+        let closing = runs[next..].iter().position(|run| run.len() == open.len());
+        let Some(between) = closing else { continue };
+        let close = &runs[next + between];
+        next += between + 1;
         let code = line[open.end..close.start].trim();
         spans.push(CodeSpan {
             range: open.start..close.end,
@@ -141,7 +144,7 @@ fn column(indentation: &str) -> usize {
     })
 }
 
-fn backtick_runs(line: &str) -> impl Iterator<Item = Range<usize>> + Clone {
+fn backtick_runs(line: &str) -> impl Iterator<Item = Range<usize>> {
     let mut from = 0;
     std::iter::from_fn(move || {
         let start = from + line[from..].find('`')?;
@@ -183,7 +186,8 @@ impl State {
         let mut from = 0;
         while let Some(found) = text[from..].find(COMMENT_START) {
             let at = from + found;
-            if let Some(span) = spans.iter().find(|span| span.range.contains(&at)) {
+            let next = spans.partition_point(|span| span.range.end <= at);
+            if let Some(span) = spans.get(next).filter(|span| span.range.contains(&at)) {
                 from = span.range.end;
             } else if let Some(length) = text[at + OVERLAP..].find(COMMENT_END) {
                 from = at + OVERLAP + length + COMMENT_END.len();

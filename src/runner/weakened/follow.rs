@@ -8,6 +8,8 @@ use super::leads::{Lead, leads};
 
 /// How many steps a command is followed.
 const MAX_DEPTH: usize = 5;
+/// How many targets are followed that one target needs. The agent may have written the file.
+const MAX_TARGETS: usize = 1000;
 
 /// A part of a file that a command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,7 +173,7 @@ fn package_settings(text: &str) -> Option<String> {
 
 /// The recipe of a target with the variables that it uses, and lines that count for all targets.
 fn target_with_settings(text: &str, name: Option<&str>) -> Option<String> {
-    let mut recipe = target(text, name, MAX_DEPTH)?;
+    let mut recipe = target(text, name, MAX_DEPTH, &mut BTreeSet::new())?;
     let counts = |line: &&str| {
         if line.starts_with(['\t', ' ', '#', '}']) || line.trim().is_empty() {
             return false;
@@ -195,8 +197,13 @@ fn target_with_settings(text: &str, name: Option<&str>) -> Option<String> {
     Some(recipe)
 }
 
-/// The recipe of a target, with those of the targets that it needs. `None` if there is no such target.
-fn target(text: &str, name: Option<&str>, depth: usize) -> Option<String> {
+/// The recipe of a target, with those of the targets that it needs, each once. `None` if there is no such target.
+fn target<'t>(
+    text: &'t str,
+    name: Option<&str>,
+    depth: usize,
+    seen: &mut BTreeSet<&'t str>,
+) -> Option<String> {
     let mut lines = text.lines();
     let (_, needs) = lines.by_ref().find_map(|line| {
         let (names, needs) = line
@@ -216,9 +223,9 @@ fn target(text: &str, name: Option<&str>, depth: usize) -> Option<String> {
         recipe.push_str(line.trim());
         recipe.push('\n');
     }
-    if depth > 0 {
-        for need in needs.split(';').next().unwrap_or_default().split_whitespace() {
-            recipe.push_str(&target(text, Some(need), depth - 1).unwrap_or_default());
+    for need in needs.split(';').next().unwrap_or_default().split_whitespace() {
+        if depth > 0 && seen.len() < MAX_TARGETS && seen.insert(need) {
+            recipe.push_str(&target(text, Some(need), depth - 1, seen).unwrap_or_default());
         }
     }
     Some(recipe)

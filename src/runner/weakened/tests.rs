@@ -219,6 +219,14 @@ fn a_new_makefile_that_takes_the_place_of_another_is_found() {
 }
 
 #[test]
+fn a_target_that_is_needed_often_is_followed_once() {
+    let makefile = format!("test: {}\n\tpytest\n", "test ".repeat(5000));
+    let parts = parts_of(&["make test"], &[("Makefile", makefile.as_str())]);
+    assert_eq!(parts.len(), 1);
+    assert_eq!(parts[0].text, "pytest\npytest\n");
+}
+
+#[test]
 fn a_line_is_quoted_as_one_code_span_and_cut() {
     let line = format!("run `a` {} || true\n", "x".repeat(300));
     let lines = lax_lines("", &line.replace("run", "true || true; run"));
