@@ -98,7 +98,7 @@ impl Vault {
             keychain.remove(host, kind).await?;
         }
         remove_if_exists(&self.file(kind))?;
-        remove_if_exists(&self.renewal_marker(kind))
+        self.remove_renewal_marker(kind)
     }
 
     /// Stores a credential while the caller holds the lock. When it fails, the previous one is still there.
@@ -121,7 +121,7 @@ impl Vault {
             }
             (_, None) => self.write_file(kind, &text)?,
         }
-        remove_if_exists(&self.renewal_marker(kind))
+        self.remove_renewal_marker(kind)
     }
 
     /// Waits for the exclusive right to change this credential, over all processes of the user. It ends when the file is
@@ -141,6 +141,11 @@ impl Vault {
     /// A file that exists while a renewal is in progress.
     pub(super) fn renewal_marker(&self, kind: CredentialKind) -> PathBuf {
         self.dir.join(format!("{}.refreshing", kind.name))
+    }
+
+    /// Records that no renewal is in progress.
+    pub(super) fn remove_renewal_marker(&self, kind: CredentialKind) -> Result<(), CredentialError> {
+        remove_if_exists(&self.renewal_marker(kind))
     }
 
     /// The file of a credential.
