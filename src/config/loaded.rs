@@ -279,7 +279,7 @@ fn check_passthrough(stack: &mut LayerStack, settings: &ConfigSettings) {
     }
 }
 
-/// Variables of commands that the walls of a sandbox depend on: where it keeps files, its proxy, and whom it trusts.
+/// Variables that ralph sets for commands itself: directories, the proxy, and trusted certificates.
 const RESERVED: [&str; 13] = [
     "HOME",
     "TMPDIR",

@@ -176,9 +176,9 @@ pub(super) fn rules<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PolicyRule
 
 /// Names of presets.
 pub(super) fn presets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Preset>, D::Error> {
-    let expected = "one of `anthropic`, `openai`, `github`, `packages:npm`, `packages:pypi`, `packages:cargo`, \
-                    `packages:apt`, `packages:nix`, `packages:go`";
-    list(from, expected, Preset::parse)
+    let names: Vec<String> = Preset::all().map(|preset| format!("`{preset}`")).collect();
+    let expected = format!("one of {}", names.join(", "));
+    list(from, &expected, Preset::parse)
 }
 
 /// Patterns of host names.

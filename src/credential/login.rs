@@ -145,9 +145,16 @@ impl SharedLogin {
                 self.vault.store_locked(self.kind, &credential, location).await?;
                 Ok(CachedToken::new(credential))
             }
-            Err(LoginError::Refused { .. }) if was_interrupted => Err(LoginError::UsedUp(self.kind)),
-            // During an outage of the token server the old access token is used until it expires.
-            Err(error) => {
+            // During an outage of the token server, and after a refusal, the old access token is used until it expires.
+            Err(mut error) => {
+                if matches!(error, LoginError::Refused { .. }) {
+                    if was_interrupted {
+                        error = LoginError::UsedUp(self.kind);
+                    } else {
+                        // The server answered, so this attempt is not why the next one is refused.
+                        self.vault.remove_renewal_marker(self.kind)?;
+                    }
+                }
                 let now = self.clock.now();
                 if stored.is_expired(now) {
                     return Err(error);

@@ -72,10 +72,12 @@ impl Vault {
             (None, None) => return Ok(None),
         };
         let credential = serde_json::from_str(&text).map_err(|error| {
-            // The error names a position, never the text.
-            CredentialError::new(format!("cannot parse the stored text of {kind}"))
-                .with_source(error)
-                .with_hint(kind.store_hint())
+            // Its message may quote the text, so only the position is shown.
+            let (line, column) = (error.line(), error.column());
+            CredentialError::new(format!(
+                "cannot parse the stored text of {kind} (line {line}, column {column})"
+            ))
+            .with_hint(kind.store_hint())
         })?;
         Ok(Some((credential, location)))
     }
@@ -98,7 +100,7 @@ impl Vault {
             keychain.remove(host, kind).await?;
         }
         remove_if_exists(&self.file(kind))?;
-        remove_if_exists(&self.renewal_marker(kind))
+        self.remove_renewal_marker(kind)
     }
 
     /// Stores a credential while the caller holds the lock. When it fails, the previous one is still there.
@@ -121,7 +123,7 @@ impl Vault {
             }
             (_, None) => self.write_file(kind, &text)?,
         }
-        remove_if_exists(&self.renewal_marker(kind))
+        self.remove_renewal_marker(kind)
     }
 
     /// Waits for the exclusive right to change this credential, over all processes of the user. It ends when the file is
@@ -141,6 +143,11 @@ impl Vault {
     /// A file that exists while a renewal is in progress.
     pub(super) fn renewal_marker(&self, kind: CredentialKind) -> PathBuf {
         self.dir.join(format!("{}.refreshing", kind.name))
+    }
+
+    /// Records that no renewal is in progress.
+    pub(super) fn remove_renewal_marker(&self, kind: CredentialKind) -> Result<(), CredentialError> {
+        remove_if_exists(&self.renewal_marker(kind))
     }
 
     /// The file of a credential.
@@ -262,9 +269,15 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let vault = Vault::in_files(home.path());
         let path = vault.file(crate::model::GATEWAY_KEY);
-        fs::write(&path, "{\"token\": CANARY").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        let error = vault.load(crate::model::GATEWAY_KEY).await.unwrap_err();
-        assert!(!format!("{error:?}").contains("CANARY"), "{error:?}");
+        for text in [
+            r#"{"token": CANARY"#,
+            r#""CANARY""#,
+            r#"{"token": "t", "refresh": "CANARY"}"#,
+        ] {
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            let error = vault.load(crate::model::GATEWAY_KEY).await.unwrap_err();
+            assert!(!format!("{error:?}").contains("CANARY"), "{error:?}");
+        }
     }
 }

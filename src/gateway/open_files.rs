@@ -6,8 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The soft limits of open files that ralph asks for: enough for everything, and what every system allows.
 const OPEN_FILES: [u64; 2] = [65_536, 10_240];
 
-/// Raises the limit of open files as far as needed and allowed: every connection of a
-/// sandbox takes two.
+/// Raises the limit of open files as far as needed and allowed: every connection of a sandbox takes two.
 pub(super) fn raise_open_files_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = raise_limit(limit, |raised| setrlimit(Resource::Nofile, raised)) {

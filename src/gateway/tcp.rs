@@ -32,11 +32,14 @@ pub(super) async fn serve(
         return Ok(());
     };
     let active = connection.slot.activate();
-    let Ok(upstream) = connection.core.dial(&permit).await else {
-        reset_on_close(&connection);
-        return Ok(());
+    let mut upstream = match connection.core.dial(&permit).await {
+        Ok(upstream) => Buffered::new(upstream),
+        Err(error) => {
+            tracing::debug!(%error, "a TCP connection of a sandbox failed");
+            reset_on_close(&connection);
+            return Ok(());
+        }
     };
-    let mut upstream = Buffered::new(upstream);
     match detect_first(&mut connection, &mut upstream, &permit).await? {
         Detected::Http => {
             // From here on each request is judged. Nothing was sent over this upstream connection yet.

@@ -34,7 +34,7 @@ pub struct BuildContext {
 
 /// A file, directory or link in a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ContextEntry {
+pub(super) enum ContextEntry {
     /// A directory.
     Directory,
     /// A file.

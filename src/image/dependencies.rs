@@ -8,19 +8,18 @@ use minijinja::context;
 
 use super::error::ImageError;
 use super::templates;
-
-pub use package::{DebianPackage, DebianPackageError};
+use package::DebianPackage;
 
 /// The longest list of names in one `RUN`. The kernel limits the shell's argument to 128 KiB.
 const LONGEST_INSTALL: usize = 64 * 1024;
 
 /// The packages of a project, sorted and without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProjectDependencies(Vec<DebianPackage>);
+pub(super) struct ProjectDependencies(Vec<DebianPackage>);
 
 impl ProjectDependencies {
     /// Parses one package per line. `#` starts a comment anywhere in a line. White space around a name is ignored.
-    pub fn parse(text: &str) -> Result<Self, ImageError> {
+    pub(super) fn parse(text: &str) -> Result<Self, ImageError> {
         let mut packages: BTreeMap<DebianPackage, usize> = BTreeMap::new();
         for (line, text) in named_lines(text) {
             let package = DebianPackage::parse(text).map_err(|error| {
@@ -36,18 +35,12 @@ impl ProjectDependencies {
     }
 
     /// Whether the list is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The packages, sorted by name.
-    pub fn packages(&self) -> impl Iterator<Item = &DebianPackage> {
-        self.0.iter()
-    }
-
     /// The Dockerfile that installs them on top of `BASE_IMAGE`.
-    pub fn dockerfile(&self) -> Result<String, ImageError> {
+    pub(super) fn dockerfile(&self) -> Result<String, ImageError> {
         let names: Vec<String> = self.0.iter().map(shell_word).collect();
         templates::render(templates::DEPENDENCIES, context! { installs => installs(&names) })
     }
@@ -117,7 +110,7 @@ mod tests {
 
     fn names(text: &str) -> Vec<String> {
         let dependencies = ProjectDependencies::parse(text).unwrap();
-        dependencies.packages().map(DebianPackage::to_string).collect()
+        dependencies.0.iter().map(DebianPackage::to_string).collect()
     }
 
     #[rstest]
@@ -231,7 +224,7 @@ USER agent
         #[test]
         fn no_package_means_more_to_a_shell_than_a_word(text in "[a-z0-9+.:=~# \t\r\n$;&|`()'\"\\\\*-]{0,80}") {
             if let Ok(dependencies) = ProjectDependencies::parse(&text) {
-                for package in dependencies.packages() {
+                for package in &dependencies.0 {
                     let name = package.to_string();
                     prop_assert!(!name.contains([' ', '\t', '\r', '\n', '$', ';', '&', '|', '`', '(', ')', '\'', '"', '\\', '#']), "{}", name);
                     prop_assert!(!name.starts_with('-') && text.contains(&name));

@@ -3,13 +3,11 @@
 mod pattern;
 
 use super::error::ImageError;
-use pattern::Pattern;
-
-pub use pattern::PatternError;
+use pattern::{Pattern, PatternError};
 
 /// The patterns of a `.dockerignore`. The last one that matches a path or one of its parent directories decides.
 #[derive(Clone, Debug, Default)]
-pub struct DockerIgnore(Vec<IgnoreRule>);
+pub(super) struct DockerIgnore(Vec<IgnoreRule>);
 
 #[derive(Clone, Debug)]
 struct IgnoreRule {
@@ -20,7 +18,7 @@ struct IgnoreRule {
 
 impl DockerIgnore {
     /// Parses one pattern per line. A line that starts with `#` is a comment. White space around a pattern is ignored.
-    pub fn parse(text: &str) -> Result<Self, ImageError> {
+    pub(super) fn parse(text: &str) -> Result<Self, ImageError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = text
             .lines()
@@ -39,16 +37,14 @@ impl DockerIgnore {
     }
 
     /// Whether a path, relative to the context and with slashes, is excluded.
-    #[must_use]
-    pub fn excludes(&self, path: &str) -> bool {
+    pub(super) fn excludes(&self, path: &str) -> bool {
         let decides = |rule: &&IgnoreRule| rule.matches_or_above(path);
         let last = self.0.iter().rev().find(decides);
         last.is_some_and(|rule| !rule.is_exception)
     }
 
     /// Whether something below an excluded directory may be included.
-    #[must_use]
-    pub fn has_exceptions(&self) -> bool {
+    pub(super) fn has_exceptions(&self) -> bool {
         self.0.iter().any(|rule| rule.is_exception)
     }
 }

@@ -56,10 +56,8 @@ mod templates;
 mod tests;
 
 pub use builder::{EnsuredImage, ImageBuilder, ImageObserver};
-pub use context::{BuildContext, ContextEntry, HashCache};
-pub use dependencies::{DebianPackage, DebianPackageError, ProjectDependencies};
+pub use context::{BuildContext, HashCache};
 pub use difference::{FileDifference, ImageDifference, LayerDifference, LayerFileChange};
-pub use dockerignore::{DockerIgnore, PatternError};
 pub use engine_state::{BaseIdentity, BaseImage, EngineState, PullHistory, TaggedImage};
 pub use environment::BuildEnvironment;
 pub use error::ImageError;
@@ -81,4 +79,3 @@ pub use single_dockerfile::SingleDockerfile;
 pub use spec::{BuildMode, DEFAULT_REFRESH, DockerfileContext, ImageSpec, Rebuild};
 pub use status::{ImageRole, ImageState, ImageStatus};
 pub use tag::{ImageTag, ProjectName};
-pub use templates::base_dockerfile;

@@ -53,7 +53,7 @@ impl RegistryImage {
             subject: name.clone(),
         })?;
         if let Err(error) = self.verify(&pulled) {
-            self.restore(builder, before).await?;
+            self.restore(builder, before).await;
             return Err(error);
         }
         engine.tag(&pulled.id, &self.image.tag.to_reference()?).await?;
@@ -80,7 +80,7 @@ impl RegistryImage {
         let before = engine.image(&self.remote.to_string()).await?;
         engine.tag(&image.id, &self.remote).await?;
         if let Err(error) = engine.push(&self.remote, observer).await {
-            self.restore(builder, before).await?;
+            self.restore(builder, before).await;
             return Err(error.into());
         }
         Ok(())
@@ -113,11 +113,15 @@ impl RegistryImage {
         }
     }
 
-    /// Gives the name in the registry back to the image that had it.
-    async fn restore(&self, builder: &ImageBuilder, before: Option<EngineImage>) -> Result<(), EngineError> {
-        match before {
+    /// Gives the name in the registry back to the image that had it. A failure is only logged, because the caller reports
+    /// why the name has to be given back.
+    async fn restore(&self, builder: &ImageBuilder, before: Option<EngineImage>) {
+        let restored = match before {
             Some(image) => builder.engine.tag(&image.id, &self.remote).await,
             None => builder.engine.remove_image(&self.remote.to_string()).await,
+        };
+        if let Err(error) = restored {
+            tracing::warn!(%error, image = %self.remote, "cannot give the name back to its earlier image");
         }
     }
 }

@@ -11,7 +11,7 @@ use super::reference::ImageReference;
 pub(super) const DEPENDENCIES: &str = include_str!("../../templates/image/dependencies.j2");
 
 /// The Dockerfile of an agent's base. The same agent and image always give the same bytes.
-pub fn base_dockerfile(agent: AgentImage, base: &ImageReference) -> Result<String, ImageError> {
+pub(super) fn base_dockerfile(agent: AgentImage, base: &ImageReference) -> Result<String, ImageError> {
     render(agent.dockerfile, context! { base => base.as_str() })
 }
 

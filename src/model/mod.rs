@@ -39,7 +39,7 @@ pub use direct::{DIRECT_SERVICES, DirectService};
 pub use error::{AttemptError, ModelError};
 pub use message::{MessageRole, ModelMessage};
 pub use openai::{EndpointError, ModelEndpoint, OpenAiCompatible};
-pub(crate) use openai::{EventParser, known_cost, quoted_cost, retry_after};
+pub(crate) use openai::{EventParser, known_cost, quoted_cost, read_refusal, retry_after};
 pub use prices::{BilledTokens, ListPrice, PriceTable};
 pub use profile::Profile;
 pub use reply::ModelReply;

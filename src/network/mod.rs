@@ -36,6 +36,6 @@ pub use pattern::{HostPattern, NamePattern};
 pub use policy::{Policy, PolicyMode};
 pub use preset::Preset;
 pub use request::{PolicyRequest, RequestContent};
-pub use rule::{PathPattern, PolicyRule, PolicyRuleError};
+pub use rule::{PolicyRule, PolicyRuleError};
 pub use synthetic::SyntheticAddresses;
 pub use verdict::{Denial, PolicyLine, PolicyVerdict};

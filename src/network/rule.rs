@@ -148,7 +148,7 @@ impl PolicyRule {
 
 /// The paths that a rule covers: `/exactly/this` or `/all/below/*`. The query is ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathPattern(String);
+struct PathPattern(String);
 
 impl PathPattern {
     fn parse(text: &str) -> Result<Self, PolicyRuleError> {

@@ -133,6 +133,37 @@ async fn an_outage_is_bridged_while_the_token_lasts() {
     drop(service);
 }
 
+/// A refresh token that the server does not know is refused each time. No crash is blamed, and the access token serves
+/// while it lasts.
+#[tokio::test]
+async fn a_refused_login_is_not_taken_for_an_interrupted_one() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let home = tempfile::tempdir().unwrap();
+    let vault = Vault::in_files(home.path());
+    for (expires_in, lasts) in [
+        (SignedDuration::from_mins(2), true),
+        (SignedDuration::from_secs(-1), false),
+    ] {
+        let revoked = Credential {
+            refresh: Some(RefreshToken {
+                token: Secret::new("sk-ant-ort01-CANARY-REVOKED"),
+                scopes: Vec::new(),
+            }),
+            ..login(expires_in)
+        };
+        vault
+            .store(ralph::model::ANTHROPIC_LOGIN, &revoked, CredentialLocation::File)
+            .await
+            .unwrap();
+        for _ in 0..2 {
+            match user(&vault, &service, clock::system()).current().await {
+                Ok(token) => assert!(lasts && token.expose() == ACCESS),
+                Err(error) => assert!(!lasts && matches!(error, LoginError::Refused { .. }), "{error}"),
+            }
+        }
+    }
+}
+
 /// Whoever asked for the token may be gone by the time that it is renewed; its fruit must not be lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_continues_when_its_caller_is_cancelled() {

@@ -2,7 +2,7 @@
 
 use crate::agent::{AgentBrief, AgentConclusion, AgentOutcome, AgentSession, AgentStep, StepResult};
 use crate::model::{ModelMessage, ModelReply};
-use crate::text::counted;
+use crate::text::cut_middle;
 
 use super::answer::{AnswerError, cut_off, parse_answer};
 use super::schema::{ActionsAnswer, AgentAction};
@@ -46,7 +46,7 @@ impl ActionsSession {
         self.state = ActionsState::AskedAgain;
         AgentStep::Ask(vec![
             ModelMessage::user(self.prompt.clone()),
-            ModelMessage::assistant(shortened(&reply.text)),
+            ModelMessage::assistant(cut_middle(&reply.text, QUOTED)),
             ModelMessage::user(format!(
                 include_str!("../../../templates/prompt/repair.md"),
                 error = error
@@ -106,18 +106,6 @@ fn split(answer: ActionsAnswer) -> (Vec<AgentAction>, AgentOutcome) {
             .unwrap_or(AgentConclusion::Continue),
     };
     (actions, outcome)
-}
-
-/// Cuts the middle out of a long text.
-fn shortened(text: &str) -> String {
-    let count = text.chars().count();
-    if count <= QUOTED {
-        return text.to_owned();
-    }
-    let head: String = text.chars().take(QUOTED / 2).collect();
-    let tail: String = text.chars().skip(count - QUOTED / 2).collect();
-    let cut = counted(count - QUOTED, "character");
-    format!("{head}\n[... {cut} left out ...]\n{tail}")
 }
 
 #[cfg(test)]
@@ -292,7 +280,7 @@ mod tests {
         let huge = format!("begin {}end", "ö".repeat(1_000_000));
         let quoted = &asked(session.next(answered(&huge)))[1].content;
         assert!(quoted.starts_with("begin ") && quoted.ends_with("end"));
-        assert!(quoted.contains("[... 992009 characters left out ...]"));
+        assert!(quoted.contains("[... 992009 characters ...]"));
         assert!(quoted.chars().count() < 9_000);
     }
 

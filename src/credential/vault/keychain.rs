@@ -125,7 +125,7 @@ fn keychain_error(message: String) -> CredentialError {
 
 fn too_long(kind: CredentialKind, length: usize) -> CredentialError {
     CredentialError::new(format!(
-        "the {kind} has {length} bytes, too many for the macOS keychain"
+        "{kind} has {length} bytes, too many for the macOS keychain"
     ))
     .with_hint("store it in a file: `ralph token store --file`")
 }

@@ -86,9 +86,7 @@ impl AuditRecord {
             count: 1,
         }
     }
-}
 
-impl AuditRecord {
     /// Whether it is about requests that have no record of their own.
     fn is_note(&self) -> bool {
         [Self::FULL, Self::OTHERS].contains(&self.rule.as_str())

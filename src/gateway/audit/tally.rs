@@ -10,7 +10,7 @@ use super::{AuditProtocol, AuditRecord, AuditRemedy, AuditVerdict};
 /// Counts of requests by host, port and remedy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditTally {
-    counts: BTreeMap<TallyKey, u64>,
+    counts: BTreeMap<AuditVerdict, BTreeMap<TallyKey, u64>>,
     /// Whether some requests were not recorded.
     pub is_incomplete: bool,
 }
@@ -103,8 +103,9 @@ impl fmt::Display for TallyEntry {
 }
 
 impl AuditTally {
-    /// The most hosts that are counted separately. It protects the memory of the host.
-    const MAX_HOSTS: usize = 4096;
+    /// The most kinds that are counted separately, of allowed and of denied requests each: a sandbox that asks for many
+    /// denied names hides no allowed ones. It protects the memory of the host.
+    const MAX_KINDS: usize = 4096;
 
     /// Counts a record.
     pub fn add(&mut self, record: &AuditRecord) {
@@ -121,8 +122,9 @@ impl AuditTally {
             verdict: record.verdict,
             needs: record.needs.clone(),
         };
-        if self.counts.len() < Self::MAX_HOSTS || self.counts.contains_key(&key) {
-            *self.counts.entry(key).or_default() += record.count;
+        let counts = self.counts.entry(record.verdict).or_default();
+        if counts.len() < Self::MAX_KINDS || counts.contains_key(&key) {
+            *counts.entry(key).or_default() += record.count;
         }
     }
 
@@ -138,7 +140,7 @@ impl AuditTally {
     }
 
     fn entries(&self, verdict: AuditVerdict) -> std::vec::IntoIter<TallyEntry> {
-        let own = || self.counts.iter().filter(move |(key, _)| key.verdict == verdict);
+        let own = || self.counts.get(&verdict).into_iter().flatten();
         let connected: BTreeSet<&str> = own()
             .filter(|(key, _)| key.port.is_some())
             .map(|(key, _)| key.host.as_str())
@@ -266,12 +268,19 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_hosts_is_limited() {
+    fn the_number_of_denied_hosts_is_limited_and_hides_no_allowed_one() {
         let mut tally = AuditTally::default();
         for index in 0..5000 {
             let host = format!("n{index}.example");
             tally.add(&record(AuditProtocol::Dns, &host, None, AuditVerdict::Denied));
         }
-        assert_eq!(tally.blocked().count(), AuditTally::MAX_HOSTS);
+        tally.add(&record(
+            AuditProtocol::Tls,
+            "good.example",
+            Some(443),
+            AuditVerdict::Allowed,
+        ));
+        assert_eq!(tally.blocked().count(), AuditTally::MAX_KINDS);
+        assert_eq!(tally.reached().count(), 1);
     }
 }

@@ -1,6 +1,5 @@
 //! Forwards one call with the real credential, and passes its response back.
 
-use bytes::{Bytes, BytesMut};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
@@ -13,11 +12,8 @@ use super::refusal::BrokerRefusal;
 use super::upstream::ModelUpstream;
 use super::{headers, serve};
 use crate::gateway::meter::{BodyMeter, MeterNotice, MeteredBody, Reservation};
-use crate::model::{CallRules, ModelApi, ModelRoute, UsageReader, quoted_cost, retry_after};
+use crate::model::{CallRules, ModelApi, ModelRoute, UsageReader, quoted_cost, read_refusal, retry_after};
 use crate::secret::{Redactor, Secret};
-
-/// The most bytes of an error response that are passed back.
-const MAX_ERROR_BODY: usize = 64 << 10;
 
 /// Sends a call of a sandbox with the real credential, and passes its response back.
 pub(super) async fn forward(
@@ -133,14 +129,14 @@ pub(super) fn pass(
 async fn pass_service_error(
     run: &BrokerRun,
     upstream: &ModelUpstream,
-    response: reqwest::Response,
+    mut response: reqwest::Response,
     credential: &Secret,
 ) -> Result<Response<BrokerBody>, BrokerRefusal> {
     let (status, headers) = (response.status(), response.headers().clone());
     if status.is_redirection() {
         return Err(BrokerRefusal::redirected());
     }
-    let body = read_start(response).await;
+    let body = read_refusal(&mut response).await;
     let error: Value = serde_json::from_slice(&body).unwrap_or_default();
     if (upstream.service.refuses_credential)(status.as_u16(), &error) {
         upstream.source.invalidate().await;
@@ -159,9 +155,10 @@ async fn pass_service_error(
 }
 
 /// Passes an error response back without the credential, which some services repeat.
-pub(super) async fn pass_error(response: reqwest::Response, credential: &Secret) -> Response<BrokerBody> {
+pub(super) async fn pass_error(mut response: reqwest::Response, credential: &Secret) -> Response<BrokerBody> {
     let (status, headers) = (response.status(), response.headers().clone());
-    error_response(status, &headers, &read_start(response).await, credential)
+    let body = read_refusal(&mut response).await;
+    error_response(status, &headers, &body, credential)
 }
 
 fn error_response(
@@ -194,17 +191,4 @@ fn response_headers(headers: &HeaderMap, credential: &Secret) -> HeaderMap {
         !headers::is_hop_by_hop(name) && *name != SET_COOKIE && !is_secret(value.as_bytes())
     });
     kept.map(|(name, value)| (name.clone(), value.clone())).collect()
-}
-
-/// The start of an error body. A body that is cut off still has its status.
-async fn read_start(mut response: reqwest::Response) -> Bytes {
-    let mut body = BytesMut::new();
-    while let Ok(Some(bytes)) = response.chunk().await {
-        body.extend_from_slice(&bytes);
-        if body.len() > MAX_ERROR_BODY {
-            body.truncate(MAX_ERROR_BODY);
-            break;
-        }
-    }
-    body.freeze()
 }

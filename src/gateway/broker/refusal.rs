@@ -79,7 +79,7 @@ impl BrokerRefusal {
     }
 
     /// The stored credential cannot be used. `remedy` is what the user does on the host.
-    pub(super) fn credential(reason: &str, remedy: &str) -> Self {
+    fn credential(reason: &str, remedy: &str) -> Self {
         let text = format!("{reason}; on the host, {remedy}");
         Self::new(StatusCode::UNAUTHORIZED, "credential_refused", text)
     }
@@ -92,7 +92,9 @@ impl BrokerRefusal {
         Self::credential("the service refused the stored credential", remedy)
     }
 
+    /// The cause is only logged: it names addresses of the host's network.
     pub(super) fn unreachable(error: &reqwest::Error) -> Self {
+        tracing::warn!(error = %error_chain(error), "a call cannot be forwarded");
         Self::unavailable(if error.is_timeout() {
             "the service did not respond in time"
         } else {

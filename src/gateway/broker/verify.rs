@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::upstream::ModelUpstream;
 use crate::credential::LoginError;
-use crate::model::only_listing_is_forbidden;
+use crate::model::{only_listing_is_forbidden, read_refusal};
 use crate::secret::{Redactor, Secret};
 use crate::text::{cut_middle, one_line};
 
@@ -24,12 +24,13 @@ impl ModelUpstream {
             .header("anthropic-version", "2023-06-01")
             .header("anthropic-beta", "oauth-2025-04-20");
         let sent = request.send().await;
-        let response = sent.map_err(|error| VerifyError::Unreachable(error.without_url()))?;
+        let mut response = sent.map_err(|error| VerifyError::Unreachable(error.without_url()))?;
         let (host, status) = (self.vendor_host.to_string(), response.status());
         match status {
             _ if status.is_success() => Ok(()),
             StatusCode::FORBIDDEN => {
-                let body = response.text().await.unwrap_or_default();
+                let body = read_refusal(&mut response).await;
+                let body = String::from_utf8_lossy(&body);
                 if only_listing_is_forbidden(&body) {
                     return Ok(());
                 }

@@ -35,9 +35,7 @@ impl Allowance {
     pub(super) fn is_cost_only(self) -> bool {
         self.cost.is_some() && self.tokens.is_none()
     }
-}
 
-impl Allowance {
     /// Checks that a call of at most this amount stays within the limits after this usage.
     fn check(self, total: MeteredUsage, worst: CallAmount) -> Result<(), OverBudget> {
         let (spent, needed) = (total.tokens.total(), worst.tokens.total());

@@ -36,17 +36,16 @@ use thiserror::Error;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::model::ApiUsage;
 use crate::text::error_chain;
 use crate::usage::{CallBound, Tokens, Usd};
 use account::MeterAccount;
 use file::{MeterEntry, MeterFile};
 
 pub use account::{Allowance, MeteredUsage, OverBudget};
+pub(super) use body::{BodyMeter, MeteredBody};
 pub use file::MeterError;
 pub use prices::PriceList;
-
-use crate::model::ApiUsage;
-pub(super) use body::{BodyMeter, MeteredBody};
 
 /// The parts of a meter.
 pub struct MeterSetup {

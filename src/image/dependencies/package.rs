@@ -7,7 +7,7 @@ use thiserror::Error;
 /// A package by Debian's grammar: `jq`, `libc6:arm64`, `git=1:2.39.5-0+deb12u2`, `libpq-dev=15.*`. Contains no shell syntax but
 /// `*` in the version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DebianPackage {
+pub(super) struct DebianPackage {
     name: String,
     architecture: Option<String>,
     version: Option<String>,
@@ -15,7 +15,7 @@ pub struct DebianPackage {
 
 /// Why text is not a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum DebianPackageError {
+pub(super) enum DebianPackageError {
     /// More than one word.
     #[error("expected one package per line")]
     SeveralWords,
@@ -41,7 +41,7 @@ pub enum DebianPackageError {
 
 impl DebianPackage {
     /// Parses `name[:architecture][=version]`. apt compares the version as a pattern, in which `*` stands for any characters.
-    pub fn parse(text: &str) -> Result<Self, DebianPackageError> {
+    pub(super) fn parse(text: &str) -> Result<Self, DebianPackageError> {
         if text.contains(char::is_whitespace) {
             return Err(DebianPackageError::SeveralWords);
         }
@@ -67,7 +67,6 @@ impl DebianPackage {
     }
 
     /// Whether both are the same package, apart from the version.
-    #[must_use]
     pub(super) fn differs_only_in_version(&self, other: &Self) -> bool {
         (&self.name, &self.architecture) == (&other.name, &other.architecture)
     }

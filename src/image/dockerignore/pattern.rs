@@ -9,7 +9,7 @@ pub(super) struct Pattern(Regex);
 
 /// What is wrong with a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum PatternError {
+pub(super) enum PatternError {
     /// `!` without a pattern.
     #[error("`!` without a pattern")]
     NothingExcepted,

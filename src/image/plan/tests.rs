@@ -8,10 +8,11 @@ use rstest::rstest;
 
 use super::*;
 use crate::agent::{AgentImage, CLAUDE, CODEX};
+use crate::image::dependencies::ProjectDependencies;
 use crate::image::platform::Platform;
 use crate::image::project::ProjectLayerSource;
 use crate::image::tag::ProjectName;
-use crate::image::{BuildContext, DockerfileContext, HashCache, ProjectDependencies};
+use crate::image::{BuildContext, DockerfileContext, HashCache};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -6,7 +6,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Response, StatusCode};
 
 use super::partial_reply::{PartialReply, known_cost};
-use super::refusal::{RefusalKind, classify};
+use super::refusal::{RefusalKind, classify, read_refusal};
 use super::sse::EventParser;
 use super::wire::{ChatChunk, ErrorBody};
 use super::{OpenAiCompatible, messages, retry_after};
@@ -50,8 +50,6 @@ impl AttemptFailure {
 
 /// The limit of an answer, in bytes.
 const MAX_ANSWER: usize = 32 << 20;
-/// How many bytes of a refusal are read.
-const MAX_REFUSAL: usize = 64 << 10;
 
 impl ChatCall<'_> {
     /// Makes one attempt.
@@ -87,7 +85,7 @@ impl ChatCall<'_> {
         if response.status().is_success() {
             Ok(response)
         } else {
-            Err(self.read_refusal(response).await)
+            Err(self.refusal(response).await)
         }
     }
 
@@ -154,15 +152,9 @@ impl ChatCall<'_> {
         })
     }
 
-    async fn read_refusal(self, mut response: Response) -> AttemptFailure {
-        let mut body = Vec::new();
-        // The status is enough if the body does not arrive.
-        while let Ok(Some(bytes)) = response.chunk().await {
-            body.extend_from_slice(&bytes);
-            if body.len() > MAX_REFUSAL {
-                break;
-            }
-        }
+    /// Reads the response of an endpoint that refused the call.
+    async fn refusal(self, mut response: Response) -> AttemptFailure {
+        let body = read_refusal(&mut response).await;
         let (status, headers) = (response.status(), response.headers());
         if status.is_redirection() {
             let to = headers

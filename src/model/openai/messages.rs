@@ -115,9 +115,11 @@ impl From<MessageUsage> for ChatUsage {
     fn from(usage: MessageUsage) -> Self {
         let cached = usage.cache_read_input_tokens;
         let written = usage.cache_creation_input_tokens;
-        let besides = cached.unwrap_or_default() + written.unwrap_or_default();
+        let besides = cached
+            .unwrap_or_default()
+            .saturating_add(written.unwrap_or_default());
         Self {
-            prompt_tokens: usage.input_tokens.map(|input| input + besides),
+            prompt_tokens: usage.input_tokens.map(|input| input.saturating_add(besides)),
             completion_tokens: usage.output_tokens,
             prompt_tokens_details: usage.input_tokens.map(|_| PromptDetails {
                 cached_tokens: cached,

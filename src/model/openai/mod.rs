@@ -24,6 +24,7 @@ use crate::text::one_line;
 pub(crate) use self::chat_call::quoted_cost;
 pub use self::endpoint::{EndpointError, ModelEndpoint};
 pub(crate) use self::partial_reply::known_cost;
+pub(crate) use self::refusal::read_refusal;
 pub(crate) use self::retry_after::retry_after;
 pub(crate) use self::sse::EventParser;
 

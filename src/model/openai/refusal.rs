@@ -1,9 +1,25 @@
-//! Classifies refusals.
+//! Reads and classifies refusals.
 
-use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
+use reqwest::{Response, StatusCode};
 
 use super::wire::ErrorBody;
+
+/// How many bytes of a refusal are read.
+const MAX_REFUSAL: usize = 64 << 10;
+
+/// The start of the body of a refusal. One that does not arrive still has its status.
+pub(crate) async fn read_refusal(response: &mut Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Some(bytes)) = response.chunk().await {
+        body.extend_from_slice(&bytes);
+        if body.len() > MAX_REFUSAL {
+            body.truncate(MAX_REFUSAL);
+            break;
+        }
+    }
+    body
+}
 
 /// What a refusal means for the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,6 +34,11 @@ impl EventParser {
         events
     }
 
+    /// How many bytes of the current event are buffered.
+    pub(crate) fn buffered(&self) -> usize {
+        self.line.len() + self.data.as_ref().map_or(0, String::len)
+    }
+
     /// Handles a complete line. An empty line completes an event.
     fn end_of_line(&mut self) -> Option<String> {
         let line = std::mem::take(&mut self.line);

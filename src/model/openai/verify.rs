@@ -3,7 +3,7 @@
 use reqwest::StatusCode;
 
 use super::OpenAiCompatible;
-use super::refusal::{RefusalKind, classify};
+use super::refusal::{RefusalKind, classify, read_refusal};
 use super::wire::ErrorBody;
 use crate::model::{AttemptError, ModelError, only_listing_is_forbidden};
 
@@ -24,12 +24,12 @@ impl OpenAiCompatible {
         })
     }
 
-    async fn judge(&self, response: reqwest::Response) -> Result<(), ModelError> {
+    async fn judge(&self, mut response: reqwest::Response) -> Result<(), ModelError> {
         let (status, headers) = (response.status(), response.headers().clone());
         if status.is_success() {
             return Ok(());
         }
-        let body = response.bytes().await.unwrap_or_default();
+        let body = read_refusal(&mut response).await;
         let is_forbidden = status == StatusCode::FORBIDDEN;
         if is_forbidden && only_listing_is_forbidden(&String::from_utf8_lossy(&body)) {
             return Ok(());

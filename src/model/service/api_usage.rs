@@ -6,7 +6,7 @@ use super::ModelApi;
 use crate::model::{EventParser, known_cost};
 use crate::usage::{Price, Tokens, Usd};
 
-/// The longest JSON body that is parsed, in bytes.
+/// The longest JSON body or event that is parsed, in bytes.
 const MAX_JSON: usize = 32 << 20;
 
 /// Reads the usage of one response from pieces of any size.
@@ -74,6 +74,10 @@ impl UsageReader {
                     |event: &String| self.api.event_markers.iter().any(|marker| event.contains(marker));
                 for event in parser.push(bytes).into_iter().filter(has_marker) {
                     (self.api.read_event)(&event, &mut self.state);
+                }
+                if parser.buffered() > MAX_JSON {
+                    self.format = ResponseFormat::Other;
+                    self.state = UsageState::default();
                 }
             }
             ResponseFormat::Json(body) if body.len() + bytes.len() <= MAX_JSON => {
@@ -261,6 +265,15 @@ mod tests {
     fn other_formats_report_no_usage(#[case] kind: &str, #[case] encoding: Option<&str>) {
         let mut reader = UsageReader::new(&CHAT, kind, encoding);
         reader.push(CHUNK.as_bytes());
+        assert_eq!(reader.finish(true), None);
+    }
+
+    #[test]
+    fn an_event_without_end_is_not_kept() {
+        let mut reader = UsageReader::new(&CHAT, "text/event-stream", None);
+        reader.push(format!("data: {CHUNK}\n\ndata: ").as_bytes());
+        reader.push(&vec![b'a'; MAX_JSON + 1]);
+        assert!(matches!(reader.format, ResponseFormat::Other));
         assert_eq!(reader.finish(true), None);
     }
 
