@@ -67,12 +67,11 @@ impl DaytonaProvider {
         let failed = |error: DaytonaError| error.for_sandbox(&name);
         let found = api.sandbox(&name).await.map_err(failed)?;
         let is_new = found.is_none();
-        let info: DaytonaSandboxInfo = match found {
-            Some(info) => info,
-            None => {
-                let request = api.client.post("sandbox", self.host_request(&name));
-                request.json().await.map_err(failed)?
-            }
+        let info: DaytonaSandboxInfo = if let Some(info) = found {
+            info
+        } else {
+            let request = api.client.post("sandbox", self.host_request(&name));
+            request.json().await.map_err(failed)?
         };
         let started = match api
             .bring_to(DaytonaPhase::Started, &info.id, api::START_TIMEOUT)

@@ -140,15 +140,12 @@ fn dir_size(dir: &Path) -> u64 {
     // The subdirectories that are not measured yet, of each directory from the first one to `path`.
     let mut left = vec![measure_entries(&path, &mut size)];
     while let Some(names) = left.last_mut() {
-        match names.pop() {
-            Some(name) => {
-                path.push(name);
-                left.push(measure_entries(&path, &mut size));
-            }
-            None => {
-                left.pop();
-                path.pop();
-            }
+        if let Some(name) = names.pop() {
+            path.push(name);
+            left.push(measure_entries(&path, &mut size));
+        } else {
+            left.pop();
+            path.pop();
         }
     }
     size

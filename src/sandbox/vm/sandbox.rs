@@ -120,13 +120,11 @@ impl<D: VmDriver> Sandbox for VmSandbox<D> {
         if ended.success() {
             return Ok(());
         }
-        match self.unusable_reason().await? {
-            Some(reason) => Err(reason),
-            None => {
-                let reason = format!("they do not end ({}) {}", ended.status, ended.stderr.text());
-                Err(self.processes(io::Error::other(reason.trim_end())))
-            }
+        if let Some(reason) = self.unusable_reason().await? {
+            return Err(reason);
         }
+        let reason = format!("they do not end ({}) {}", ended.status, ended.stderr.text());
+        Err(self.processes(io::Error::other(reason.trim_end())))
     }
 
     async fn start(&self) -> Result<(), SandboxError> {
