@@ -102,7 +102,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let tree = dir.path().join("tree");
         fs::create_dir_all(tree.join("closed/below")).unwrap();
-        fs::set_permissions(tree.join("closed"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(tree.join("closed"), Permissions::from_mode(0o0)).unwrap();
         remove_all(&tree).unwrap();
         assert!(!tree.exists());
     }
