@@ -41,7 +41,7 @@ const ENVIRONMENT: [(&str, &str); 7] = [
 #[derive(Clone, Debug)]
 pub(super) struct GitDir {
     host: Host,
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 impl GitDir {

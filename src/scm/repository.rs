@@ -140,6 +140,11 @@ impl Repository {
         }
     }
 
+    /// Whether this error is that of a git command on this repository, for example because its disk is full.
+    pub(crate) fn has_failed(&self, error: &ScmError) -> bool {
+        matches!(error, ScmError::Git { dir, .. } if *dir == self.git.path)
+    }
+
     /// Its hash function.
     #[must_use]
     pub fn object_format(&self) -> ObjectFormat {
