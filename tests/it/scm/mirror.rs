@@ -133,6 +133,16 @@ async fn a_person_sees_what_differs() {
     let stat = world.repository.diff_text(&world.base, &tip, true, 1000).await;
     let stat = stat.unwrap().text;
     assert!(stat.contains("new.txt | 1 +"), "{stat}");
+    let unknown = super::id(&"1".repeat(40));
+    let error = world
+        .repository
+        .diff_text(&world.base, &unknown, false, 1000)
+        .await;
+    let error = error.unwrap_err();
+    assert!(
+        matches!(&error, ScmError::Git { stderr, .. } if stderr.contains(unknown.as_str())),
+        "{error}"
+    );
     // A diff that is too long says what is missing.
     let cut = world
         .repository
