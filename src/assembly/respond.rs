@@ -95,15 +95,28 @@ impl RunControl {
         runs.reverse();
         runs.sort_by_key(|run| pull.run.as_ref() != Some(&run.facts().id));
         for run in runs {
-            let config = self.configuration(&run)?;
-            let host = self.context.surroundings.builder_host();
-            let repository = Repository::open(host, &run.facts().repository).await?;
-            let is_github = config.settings.forge.kind == ForgeType::Github;
-            if is_github && forge::github_name(&config, &repository).await? == *name {
-                return Ok(Some(run));
+            match self.is_of(&run, name).await {
+                Ok(true) => return Ok(Some(run)),
+                Ok(false) => {}
+                // One run without its repository must not hide the others.
+                Err(error) => {
+                    let (id, reporter) = (&run.facts().id, &self.context.reporter);
+                    reporter.warn(&format!("left out run `{id}`: {error}"));
+                }
             }
         }
         Ok(None)
+    }
+
+    /// Whether a run works in this repository of GitHub.
+    async fn is_of(&self, run: &RunDir, name: &RepositoryName) -> Result<bool, AssemblyError> {
+        let config = self.configuration(run)?;
+        if config.settings.forge.kind != ForgeType::Github {
+            return Ok(false);
+        }
+        let host = self.context.surroundings.builder_host();
+        let repository = Repository::open(host, &run.facts().repository).await?;
+        Ok(forge::github_name(&config, &repository).await? == *name)
     }
 
     /// Reads the reviews of a run's pull request, and leaves what is new in the inbox of the run, once. The run must be at rest;

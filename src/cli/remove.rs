@@ -28,9 +28,15 @@ pub(super) struct PruneArgs {
 pub(super) async fn remove(context: &Context, args: RemoveArgs) -> CliResult {
     let control = context.control()?;
     for name in &args.runs {
-        let run = control.find(name)?;
-        control.remove(&run).await?;
-        context.ui.say(format_args!("Removed run {}.", run.facts().id));
+        let found = control.find(name);
+        let id = if found.is_err() && control.remove_corrupt(name)? {
+            name.clone()
+        } else {
+            let run = found?;
+            control.remove(&run).await?;
+            run.facts().id.to_string()
+        };
+        context.ui.say(format_args!("Removed run {id}."));
     }
     Ok(CliExit::Success)
 }

@@ -41,6 +41,19 @@ impl IterationWait {
     }
 }
 
+/// Counts the time until it is dropped, because an intervention drops a wait.
+struct WaitTimer<'t> {
+    started: Instant,
+    longest: Duration,
+    total: &'t mut Duration,
+}
+
+impl Drop for WaitTimer<'_> {
+    fn drop(&mut self) {
+        *self.total += self.started.elapsed().min(self.longest);
+    }
+}
+
 impl RunProgress<'_> {
     /// Whether the budget allows another iteration.
     pub(super) fn check_budget(&self) -> Result<(), Halt> {
@@ -92,9 +105,14 @@ impl RunProgress<'_> {
         // Renews the lease, so that no other host takes the run over meanwhile.
         self.waiting_until = Some(until);
         self.checkpoint(None).await?;
+        let timer = WaitTimer {
+            started: Instant::now(),
+            longest: wait,
+            total: &mut self.unrecorded_wait,
+        };
         tokio::time::sleep(wait).await;
-        self.append(JournalEntry::Waited { milliseconds })?;
-        Ok(())
+        drop(timer);
+        Ok(self.record_wait()?)
     }
 
     /// Waits until another session of an agent program may succeed, or pauses the run when waiting does not help.
@@ -300,6 +318,38 @@ mod tests {
         assert_paused(refused, "max_rate_limit_wait_minutes");
         let events = run.events();
         assert!(matches!(&events[..], [EventKind::Waiting { .. }]), "{events:?}");
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_is_cut_short_is_recorded_as_far_as_it_went() {
+        let run = TestRun::new().await;
+        let mut progress = run.progress().await;
+        let saved = format!("refs/ralph/{}/state", run.dir.facts().id);
+        // The checkpoint comes before the wait itself.
+        let person = async {
+            while run.repo.read_ref(&saved).await.unwrap().is_none() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        };
+        tokio::select! {
+            ended = progress.wait(Duration::from_secs(600), "busy".to_owned()) => panic!("{ended:?}"),
+            () = person => {}
+        }
+        progress
+            .append(JournalEntry::IterationStarted { iteration: 2 })
+            .unwrap();
+        let waited = progress.ledger().waited;
+        let expected = Duration::from_millis(500)..Duration::from_secs(600);
+        assert!(expected.contains(&waited), "{waited:?}");
+        let entries: Vec<&JournalEntry> = progress.journal.lines().iter().map(|line| &line.entry).collect();
+        assert!(
+            matches!(
+                entries[..],
+                [JournalEntry::Waited { .. }, JournalEntry::IterationStarted { .. }]
+            ),
+            "{entries:?}"
+        );
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::sandbox::SandboxErrorKind;
 use crate::scm::{
     self, Diff, HandBack, HandBackRefusal, HandBackRequest, LargeFile, PathChange, PrivateClone, RepoPath,
-    ScmError, Snapshot,
+    Repository, ScmError, Snapshot,
 };
 use crate::state::UncommittedWork;
 use crate::text::{counted, error_chain};
@@ -54,7 +54,7 @@ pub(super) async fn collect(
                 "{refusal} ({files}); the work of this iteration is dropped"
             )));
         }
-        Err(RunError::Scm(error)) if is_fault_of_clone(&error) => error_chain(&error),
+        Err(RunError::Scm(error)) if is_fault_of_clone(&error, &workplace.repo) => error_chain(&error),
         Err(error) => return Err(error.into()),
     };
     let reporter = workplace.inputs.reporter;
@@ -228,17 +228,43 @@ async fn changed_files(workplace: &Workplace<'_>, progress: &RunProgress<'_>) ->
     })
 }
 
-/// Whether the contents of the clone are at fault, not the host or the sandbox.
-fn is_fault_of_clone(error: &ScmError) -> bool {
+/// Whether the contents of the clone are at fault, not the host, the user's repository or the sandbox.
+fn is_fault_of_clone(error: &ScmError, repo: &Repository) -> bool {
     match error {
+        ScmError::Git { .. } => !repo.has_failed(error),
         ScmError::Refused(_)
         | ScmError::NoCommit
-        | ScmError::Git { .. }
         | ScmError::OutputTooLong { .. }
         | ScmError::Unexpected { .. } => true,
         ScmError::Sandbox(error) => {
             matches!(error.kind(), SandboxErrorKind::TooLong | SandboxErrorKind::File)
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::tests::TestRun;
+
+    #[tokio::test]
+    async fn a_repository_that_takes_no_work_ends_the_run_and_the_clone_keeps_it() {
+        let run = TestRun::new().await;
+        let (mut progress, mut workplace) = (run.progress().await, run.workplace().await);
+        workplace.reset_clone(&mut progress).await.unwrap();
+        let work = workplace.clone_dir().join("work.txt");
+        let files = workplace.sandbox().files();
+        files.write(&work, b"work\n", 0o644).await.unwrap();
+        // Every git command on the repository fails, and those in the clone do not.
+        std::fs::write(run.repo.common_dir().join("config"), "[").unwrap();
+        let mut actions = ActionsLog::default();
+        match collect(&mut workplace, &mut progress, &mut actions).await {
+            Err(Halt::Broken(RunError::Scm(error))) => assert!(run.repo.has_failed(&error), "{error}"),
+            Err(other) => panic!("{other:?}"),
+            Ok(_) => panic!("the work was dropped: {:?}", actions.errors),
+        }
+        let kept = workplace.sandbox().files().read(&work, 100).await.unwrap();
+        assert_eq!(kept, b"work\n");
     }
 }

@@ -1,6 +1,7 @@
 //! The progress of a run: everything that a checkpoint saves and a resume restores.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,8 @@ pub(super) struct RunProgress<'a> {
     pub(super) last: LastIteration,
     /// The end of a wait in progress, which the lease must outlast.
     pub(super) waiting_until: Option<Timestamp>,
+    /// A wait for a model that is over and not in the journal yet.
+    pub(super) unrecorded_wait: Duration,
     /// How long the current iteration waited for models, which does not count against its time limit.
     pub(super) waited: IterationWait,
     /// The owner that checkpoints name. Without a queue it keeps the epoch of the last one, so that epochs never decrease.
@@ -93,6 +96,7 @@ impl<'a> RunProgress<'a> {
             tree,
             last: LastIteration::default(),
             waiting_until: None,
+            unrecorded_wait: Duration::ZERO,
             waited: IterationWait::default(),
             owner: inputs.parts.owner.clone(),
             checkpoints,
@@ -125,8 +129,19 @@ impl<'a> RunProgress<'a> {
 
     /// Writes a journal entry. The next checkpoint contains it.
     pub(super) fn append(&mut self, entry: JournalEntry) -> Result<(), StateError> {
+        self.record_wait()?;
         let entry = self.redacted(entry)?;
         self.journal.append(self.inputs.parts.clock.now(), entry)
+    }
+
+    /// Writes down a wait for a model that is over, also one that a person cut short: it is no time at work.
+    pub(super) fn record_wait(&mut self) -> Result<(), StateError> {
+        let waited = std::mem::take(&mut self.unrecorded_wait);
+        if waited.is_zero() {
+            return Ok(());
+        }
+        let milliseconds = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        self.append(JournalEntry::Waited { milliseconds })
     }
 
     /// Fails if another process took the run over, so that the caller writes nothing to the forge. Saves a checkpoint, which
@@ -138,6 +153,7 @@ impl<'a> RunProgress<'a> {
     /// Saves everything under the state ref of the run. `entry` is written to the journal only when that succeeded, so
     /// it takes effect together with the checkpoint.
     pub(super) async fn checkpoint(&mut self, entry: Option<JournalEntry>) -> Result<(), RunError> {
+        self.record_wait()?;
         let now = self.inputs.parts.clock.now();
         let entry = entry.map(|entry| self.redacted(entry)).transpose()?;
         let line = entry.map(|entry| self.journal.next(now, entry));

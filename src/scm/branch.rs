@@ -83,6 +83,11 @@ fn reservation(branch: &str) -> String {
     format!("refs/ralph/branches/{}", branch.replace('/', "_"))
 }
 
+/// Whether a ref is in the directory of another. Git keeps refs in directories: `a` and `a/b` exclude each other.
+pub(super) fn is_below(name: &str, above: &str) -> bool {
+    name.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
+}
+
 /// The first of `name`, `name-v2`, `name-v3`, ... that is neither a branch of the repository, except for `own`, nor in `used`.
 pub async fn free_branch(
     repository: &Repository,
@@ -97,12 +102,6 @@ pub async fn free_branch(
         .arg(format!("refs/heads/{top}"));
     let printed = repository.git.run(&command).await?;
     let existing = String::from_utf8_lossy(&printed);
-    // Git keeps branches in directories: a branch `a` and a branch `a/b` exclude each other.
-    let is_below = |branch: &str, above: &str| {
-        branch
-            .strip_prefix(above)
-            .is_some_and(|rest| rest.starts_with('/'))
-    };
     if let Some(above) = existing.lines().find(|branch| is_below(name, branch)) {
         return Err(ScmError::BranchConflict {
             name: name.to_owned(),

@@ -12,7 +12,7 @@ use super::entry::TREE;
 use super::error::ScmError;
 use super::git::unexpected;
 use super::import::{CommitSpec, FAST_IMPORT, FastImport, ImportRef, read_mark};
-use super::objects;
+use super::objects::{self, GitObject};
 use super::path::{RepoPath, name_problem};
 use super::repository::Repository;
 use super::state_remote::StateRemote;
@@ -150,7 +150,7 @@ impl Checkpoints {
         Ok(found.pop().flatten().map(|object| object.bytes))
     }
 
-    /// Reads all files of a checkpoint below a directory.
+    /// Reads all files of a checkpoint below a directory. One whose object is missing is an error.
     pub async fn files_in(&self, checkpoint: &ObjectId, dir: &str) -> Result<Vec<StateFile>, ScmError> {
         state_path(dir)?;
         let git = &self.repository.git;
@@ -162,13 +162,17 @@ impl Checkpoints {
         let entries: Vec<(&str, &str)> = text.split_terminator('\0').filter_map(id_and_path).collect();
         let ids: Vec<String> = entries.iter().map(|(id, _)| (*id).to_owned()).collect();
         let found = objects::read(git, &ids).await?;
-        let files = entries.iter().zip(found).filter_map(|((_, path), object)| {
-            Some(StateFile {
-                path: (*path).to_owned(),
-                bytes: object?.bytes,
-            })
-        });
-        Ok(files.collect())
+        let file = |((id, path), object): ((&str, &str), Option<GitObject>)| match object {
+            Some(object) => Ok(StateFile {
+                path: path.to_owned(),
+                bytes: object.bytes,
+            }),
+            None => Err(ScmError::MissingObject {
+                id: id.to_owned(),
+                path: path.to_owned(),
+            }),
+        };
+        entries.into_iter().zip(found).map(file).collect()
     }
 }
 

@@ -124,6 +124,14 @@ pub enum ScmError {
     /// A path that cannot be part of a checkpoint.
     #[error("`{0}` cannot be part of a checkpoint")]
     StatePath(String),
+    /// A file of a checkpoint whose object the repository lacks.
+    #[error("the repository lacks the object {id}, which is `{path}` of a checkpoint")]
+    MissingObject {
+        /// The object.
+        id: String,
+        /// The path in the checkpoint.
+        path: String,
+    },
     /// The hand-back was refused.
     #[error("the hand-back was refused")]
     Refused(#[from] HandBackRefusal),
@@ -159,6 +167,9 @@ impl ScmError {
             Self::PushRefused { reason, .. } => Some(push_hint(reason)),
             Self::BranchConflict { .. } => Some(
                 "rename it with `git branch -m`, or set another `git.branch_prefix` or `target_branch_prefix` of the task",
+            ),
+            Self::MissingObject { .. } => Some(
+                "`git fsck` lists what is missing: fetch the state ref of the run from another copy of the repository",
             ),
             _ => None,
         }

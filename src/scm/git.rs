@@ -10,7 +10,7 @@ use crate::id::ObjectId;
 /// Limit for one git command. None takes that long on any known repository.
 const TIMEOUT: Duration = Duration::from_secs(900);
 /// The longest output that is read completely, in bytes.
-const MAX_OUTPUT: usize = 64 * 1024 * 1024;
+pub(super) const MAX_OUTPUT: usize = 64 * 1024 * 1024;
 /// How many characters of a failed command's message are shown.
 const MAX_MESSAGE: usize = 2000;
 
@@ -41,7 +41,7 @@ const ENVIRONMENT: [(&str, &str); 7] = [
 #[derive(Clone, Debug)]
 pub(super) struct GitDir {
     host: Host,
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 impl GitDir {

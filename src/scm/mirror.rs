@@ -1,5 +1,6 @@
 //! Mirrors of remote repositories, and diffs for people.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
@@ -9,8 +10,9 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use tokio::time::sleep;
 
+use super::branch::is_below;
 use super::error::ScmError;
-use super::git::{failure, one_id, output, run_on_host};
+use super::git::{MAX_OUTPUT, failure, one_id, output, run_on_host};
 use super::push::Remote;
 use super::repository::Repository;
 use crate::exec::{Command, Host};
@@ -18,6 +20,12 @@ use crate::id::ObjectId;
 
 /// How often a lock is tried that another process has.
 const LOCK_RETRY: Duration = Duration::from_millis(100);
+
+/// The arguments that update a mirror.
+const FETCH: &str = "fetch --quiet origin +refs/heads/*:refs/heads/* +refs/tags/*:refs/tags/*";
+
+/// The arguments that list what it is a mirror of.
+const LIST: &str = "ls-remote --quiet --heads --tags --refs origin";
 
 /// A diff for people. One that is too long lacks its middle, where a line says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,20 +67,57 @@ impl Repository {
         // Two processes cannot update the same refs at the same time.
         let _one_at_a_time = lock(dir).await?;
         let git = Command::new("git").env("GIT_TERMINAL_PROMPT", "0");
-        let command = if path.join("HEAD").exists() {
-            git.args("fetch --quiet origin +refs/heads/*:refs/heads/* +refs/tags/*:refs/tags/*".split(' '))
-                .cwd(&path)
-        } else {
-            git.args(["clone", "--quiet", "--bare", "--", url, &path.to_string_lossy()])
-                .cwd(dir)
+        let git = match credential {
+            Some(remote) => remote.apply(git),
+            None => git,
         };
-        let command = match credential {
-            Some(remote) => remote.apply(command),
-            None => command,
-        };
+        if path.join("HEAD").exists() {
+            let mirror = Self::open(host, &path).await?;
+            mirror.fetch(&git.cwd(&path)).await?;
+            return Ok(mirror);
+        }
+        let command = git
+            .args(["clone", "--quiet", "--bare", "--", url, &path.to_string_lossy()])
+            .cwd(dir);
         let exit = run_on_host(&host, &command).await?;
         output(&command, &exit)?;
         Self::open(host, &path).await
+    }
+
+    /// Updates the branches and tags of a mirror. `git` is the command without its arguments.
+    async fn fetch(&self, git: &Command) -> Result<(), ScmError> {
+        let fetch = git.clone().args(FETCH.split(' '));
+        let Err(failed) = self.git.run(&fetch).await else {
+            return Ok(());
+        };
+        let list = git.clone().args(LIST.split(' ')).keep(MAX_OUTPUT);
+        let Ok(listed) = self.git.run(&list).await else {
+            return Err(failed);
+        };
+        if !self.drop_replaced(&String::from_utf8_lossy(&listed)).await? {
+            return Err(failed);
+        }
+        self.git.run(&fetch).await.map(drop)
+    }
+
+    /// Deletes the branches and tags that are not in this list of `git ls-remote`, and in the way of one that is: the remote
+    /// deleted `a` and created `a/b`. All others stay, because they may be those of runs. Returns whether there were any.
+    async fn drop_replaced(&self, listed: &str) -> Result<bool, ScmError> {
+        let remote = listed.lines().filter_map(|line| line.split_once('\t'));
+        let remote: HashSet<&str> = remote.map(|(_, name)| name).collect();
+        let listing = self
+            .git
+            .command("for-each-ref --format=%(refname) refs/heads refs/tags");
+        let printed = self.git.run(&listing).await?;
+        let mut has_dropped = false;
+        for name in String::from_utf8_lossy(&printed).lines() {
+            let is_replaced = |other: &&str| is_below(name, other) || is_below(other, name);
+            if !remote.contains(name) && remote.iter().any(is_replaced) {
+                self.delete_ref(name).await?;
+                has_dropped = true;
+            }
+        }
+        Ok(has_dropped)
     }
 
     /// The tree of a commit.

@@ -1,6 +1,7 @@
 //! A temporary repository in which a hand-back is checked. It can read the user's objects.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -15,6 +16,9 @@ use super::repository::Repository;
 use super::scratch::write_layout;
 use crate::exec::ExitStatus;
 use crate::id::ObjectId;
+
+/// What git says if a disk is full.
+const FULL_DISK: [&str; 2] = ["No space left on device", "Out of diskspace"];
 
 /// A bare repository in a temporary directory that borrows the user's objects.
 pub(super) struct Quarantine {
@@ -75,10 +79,14 @@ impl Quarantine {
             .stdin(pack);
         let exit = self.git.exit(&command).await?;
         if exit.success() {
-            Ok(())
-        } else {
-            Err(HandBackRefusal::Objects(message(&exit)).into())
+            return Ok(());
         }
+        let said = message(&exit);
+        if FULL_DISK.iter().any(|text| said.contains(text)) {
+            let full = ScmError::file("check the work in", self.dir.path());
+            return Err(full(io::ErrorKind::StorageFull.into()));
+        }
+        Err(HandBackRefusal::Objects(said).into())
     }
 
     /// Returns an error unless `tip` descends from `base`.

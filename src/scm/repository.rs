@@ -78,12 +78,18 @@ impl Repository {
         let command = hardened(&["--no-optional-locks", "rev-parse", "--path-format=absolute"])
             .cwd(path)
             .args(layout.split(' '));
-        let exit = run_on_host(&host, &command).await?;
+        let no_repository = |reason| ScmError::NotARepository {
+            path: path.to_owned(),
+            reason,
+        };
+        let exit = match run_on_host(&host, &command).await {
+            Err(ScmError::Start(_)) if !path.is_dir() => {
+                return Err(no_repository("there is no such directory".to_owned()));
+            }
+            other => other?,
+        };
         if !exit.success() {
-            return Err(ScmError::NotARepository {
-                path: path.to_owned(),
-                reason: message(&exit),
-            });
+            return Err(no_repository(message(&exit)));
         }
         let printed = output(&command, &exit)?;
         let mut lines = printed.split(|byte| *byte == b'\n');
@@ -138,6 +144,11 @@ impl Repository {
             git: self.git.with_host(host),
             ..self.clone()
         }
+    }
+
+    /// Whether this error is that of a git command on this repository, for example because its disk is full.
+    pub(crate) fn has_failed(&self, error: &ScmError) -> bool {
+        matches!(error, ScmError::Git { dir, .. } if *dir == self.git.path)
     }
 
     /// Its hash function.

@@ -169,8 +169,28 @@ impl Runs {
     /// Removes the directory of a run, which its owner has locked. A crash leaves a hidden directory, which the next removal
     /// clears.
     pub fn remove(&self, run: &RunDir, _owner: &RunLock) -> Result<(), StateError> {
-        let hidden = self.dir.join(format!("{REMOVED}{}", run.facts.id));
-        fs::rename(&run.path, &hidden).map_err(StateError::io("rename", &run.path))?;
+        self.remove_dir(&run.path, &run.facts.id)
+    }
+
+    /// Removes the directory of a run whose `run.json` cannot be parsed, and returns why it cannot. `None` if there is no such
+    /// run.
+    pub(crate) fn remove_corrupt(
+        &self,
+        run: &RunId,
+        owner: &RunOwner,
+    ) -> Result<Option<StateError>, StateError> {
+        let Err(corrupt @ StateError::Corrupt { .. }) = self.open(run) else {
+            return Ok(None);
+        };
+        let path = self.dir.join(run.as_str());
+        let _lock = RunLock::take(&path, run, owner)?;
+        self.remove_dir(&path, run)?;
+        Ok(Some(corrupt))
+    }
+
+    fn remove_dir(&self, path: &Path, run: &RunId) -> Result<(), StateError> {
+        let hidden = self.dir.join(format!("{REMOVED}{run}"));
+        fs::rename(path, &hidden).map_err(StateError::io("rename", path))?;
         for path in entries_of(&self.dir)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if name.starts_with(REMOVED) {

@@ -226,3 +226,19 @@ impl Fence {
         text.len() >= self.length && text.chars().all(|c| c == self.mark)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_megabytes_is_read_in_one_pass() {
+        // A look at all spans for each `<!--` would take minutes.
+        let spans = 600_000;
+        let line = "`<!--` ".repeat(spans);
+        assert_eq!(code_spans(&line).len(), spans);
+        let (seen, unclosed) = visible(lines(&line));
+        assert_eq!(seen.len(), 1);
+        assert!(unclosed.is_none(), "{unclosed:?}");
+    }
+}

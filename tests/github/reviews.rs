@@ -375,6 +375,30 @@ fn a_pull_request_is_found_by_its_branch() {
         .expect_refused(&["no run on this host has the pull request ", "/acme/widget/pull/2"]);
 }
 
+#[test]
+fn a_run_whose_repository_is_gone_hides_no_other() {
+    let site = reviewed(FakeGitHub::start(), []);
+    let facts = fs::read_to_string(site.place.run_dir().join("run.json")).unwrap();
+    let mut facts: Value = serde_json::from_str(&facts).unwrap();
+    facts["id"] = "r23456".into();
+    facts["created"] = "2099-01-01T00:00:00Z".into();
+    facts["repository"] = "/nonexistent/repository".into();
+    let newer = site.place.home().join("runs/r23456");
+    fs::create_dir(&newer).unwrap();
+    fs::write(newer.join("run.json"), facts.to_string()).unwrap();
+    // Without a marker the newest run of the branch is looked at first.
+    site.github
+        .edit_issue_as("ada", REPO, 1, "Another text, without the marker.");
+    site.ralph(&["respond", "#1"]).expect(
+        0,
+        &[
+            "left out run `r23456`: ",
+            "/nonexistent/repository",
+            "Nothing new",
+        ],
+    );
+}
+
 /// An App is no collaborator, so its answers are found again as those of a program.
 #[test]
 fn an_app_answers_once() {

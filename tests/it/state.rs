@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
+use jiff::Timestamp;
+use ralph::state::{Journal, JournalEntry, StateError};
 use rstest::rstest;
 use serde_json::Value;
 
@@ -10,6 +12,7 @@ use crate::need;
 use crate::support::ralph::{
     Ended, Place, commit, doing, ending, finish, in_place_of, run, script, whole_task, write,
 };
+use crate::support::small_disk::SmallDisk;
 
 /// A place with a run that did half of the task in one iteration and the rest in another.
 fn done() -> Place {
@@ -360,4 +363,32 @@ fn a_torn_line_is_repaired_on_resume_and_said() {
     for line in place.run(&["logs", "--json"]).stdout.lines() {
         assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
     }
+}
+
+#[test]
+fn a_full_disk_leaves_no_half_line_in_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = dir.path().join("small");
+    let disk = need!(SmallDisk::mount(&small, "256k"));
+    let path = small.join("journal.jsonl");
+    let (mut journal, _) = Journal::open(&path).unwrap();
+    let mut append = |length: usize| {
+        let name = "x".repeat(length);
+        journal.append(Timestamp::UNIX_EPOCH, JournalEntry::Profile { name })
+    };
+    append(1).unwrap();
+    let before = fs::read(&path).unwrap();
+    let filler = disk.fill();
+    // The rest of the page takes the beginning of a line that is longer than a page.
+    let error = append(64 * 1024).unwrap_err();
+    assert!(
+        matches!(&error, StateError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull),
+        "{error:?}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), before);
+    fs::remove_file(filler).unwrap();
+    append(2).unwrap();
+    let read = Journal::read(&path).unwrap();
+    assert_eq!(read, journal.lines());
+    assert!(read.iter().map(|line| line.seq).eq([1, 2]), "{read:?}");
 }

@@ -457,6 +457,53 @@ fn a_run_is_removed_whole_and_a_live_one_is_not() {
 }
 
 #[test]
+fn a_run_whose_journal_cannot_be_read_is_removed_whole() {
+    let place = resting();
+    let id = place.run_id();
+    fs::write(place.run_dir().join("journal.jsonl"), "{}\n").unwrap();
+    let ended = place.run(&["rm", &id]);
+    ended.expect(0, &[&format!("Removed run {id}.")]);
+    assert!(!ended.stderr.contains("cannot be determined"), "{ended:?}");
+    assert!(place.runs().is_empty());
+    assert_eq!(place.git(&["for-each-ref", "refs/ralph"]), "");
+}
+
+#[test]
+fn a_run_whose_configuration_cannot_be_read_is_removed_with_a_word_about_its_sandbox() {
+    let place = resting();
+    let id = place.run_id();
+    place.write("ralph.toml", "[sandbox\n");
+    place.run(&["rm", &id]).expect(
+        0,
+        &[
+            &format!("the provider and the state remote of run `{id}` cannot be determined"),
+            "ralph.toml",
+            &format!("Removed run {id}."),
+        ],
+    );
+    assert!(place.runs().is_empty());
+    assert_eq!(place.git(&["for-each-ref", "refs/ralph"]), "");
+}
+
+#[test]
+fn a_run_whose_facts_cannot_be_read_is_removed_and_what_stays_is_named() {
+    let place = resting();
+    let id = place.run_id();
+    fs::write(place.run_dir().join("run.json"), "{").unwrap();
+    place.run(&["rm", &id]).expect(
+        0,
+        &[
+            "run.json",
+            &format!("refs below `refs/ralph/{id}/` stay"),
+            &format!("Removed run {id}."),
+        ],
+    );
+    assert!(place.runs().is_empty());
+    assert!(!place.git(&["for-each-ref", "refs/ralph"]).is_empty());
+    place.run(&["rm", &id]).expect_refused(&["no run"]);
+}
+
+#[test]
 fn old_runs_are_pruned() {
     let place = resting();
     let id = place.run_id();

@@ -19,6 +19,7 @@ use crate::on_both;
 
 on_both!(
     a_rebuild_gives_the_same_answers_and_leaves_the_queue,
+    a_corrupt_journal_keeps_no_other_run_out_of_a_rebuild,
     epochs_are_above_those_of_state_refs,
     a_store_can_be_opened_by_a_task,
 );
@@ -112,6 +113,24 @@ async fn a_rebuild_gives_the_same_answers_and_leaves_the_queue(database: Databas
     demo.rebuild(&database);
     assert_eq!(store.runs().await.unwrap(), before, "from the state ref");
     assert_eq!(store.queue().await.unwrap(), queue);
+}
+
+async fn a_corrupt_journal_keeps_no_other_run_out_of_a_rebuild(database: Database) {
+    let demo = Demo::new();
+    let (id, runs) = (demo.run_id(), demo.home().join("runs"));
+    let facts = fs::read_to_string(runs.join(id.as_str()).join("run.json")).unwrap();
+    let damaged = runs.join("r23456");
+    fs::create_dir(&damaged).unwrap();
+    fs::write(damaged.join("run.json"), facts.replace(id.as_str(), "r23456")).unwrap();
+    fs::write(damaged.join("journal.jsonl"), "{}\n").unwrap();
+    let said = demo.rebuild(&database);
+    assert!(
+        said.contains("left out run `r23456`: ") && said.contains("Indexed 1 run in the store `"),
+        "{said}"
+    );
+    let indexed = database.open().await.runs().await.unwrap();
+    let indexed: Vec<&RunId> = indexed.iter().map(|run| &run.id).collect();
+    assert_eq!(indexed, [&id]);
 }
 
 /// A queue with a run at work, which used something.

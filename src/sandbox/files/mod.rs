@@ -265,7 +265,8 @@ impl SandboxFiles for WorkspaceFiles {
             let dir = to.parent().unwrap_or(Path::new("."));
             let written = |error| host_error("write", &to, error);
             let mut copy = NamedTempFile::new_in(dir).map_err(written)?;
-            if io::copy(&mut file.take(limit.saturating_add(1)), copy.as_file_mut())? > limit {
+            let copied = io::copy(&mut file.take(limit.saturating_add(1)), copy.as_file_mut());
+            if copied.map_err(written)? > limit {
                 return Err(FileError::TooLong { limit });
             }
             // Not the bits that let others act as the owner of the copy.

@@ -77,6 +77,28 @@ async fn what_was_saved_is_loaded_and_earlier_files_stay() {
 }
 
 #[tokio::test]
+async fn a_missing_object_of_a_checkpoint_is_named() {
+    let saver = Saver::new().await;
+    let files = [
+        file("journal/000001.jsonl", "one\n"),
+        file("journal/000002.jsonl", "two\n"),
+    ];
+    let saved = saver.save(None, 1, &files).await.unwrap();
+    let checkpoints = &saver.checkpoints;
+    assert_eq!(checkpoints.files_in(&saved, "journal").await.unwrap(), files);
+    let user = saver.world.user();
+    let lost = git(&user, &["rev-parse", &format!("{saved}:{}", files[1].path)]);
+    let (dir, rest) = lost.trim().split_at(2);
+    std::fs::remove_file(user.join(".git/objects").join(dir).join(rest)).unwrap();
+    let error = checkpoints.files_in(&saved, "journal").await.unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains(lost.trim()) && said.contains(&files[1].path),
+        "{said}"
+    );
+}
+
+#[tokio::test]
 async fn a_checkpoint_is_one_commit_on_a_ref_of_its_own() {
     let saver = Saver::new().await;
     let before = saver.world.untouched();

@@ -1,6 +1,15 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+
+use ralph::id::RunId;
+use ralph::sandbox::local::{LocalOptions, LocalProvider};
+use ralph::sandbox::{Provider, SandboxErrorKind, SandboxSpec};
 use ralph::scm::{ChangeFlag, HandBackRefusal};
 
 use super::*;
+use crate::need;
+use crate::support::small_disk::SmallDisk;
 
 #[tokio::test]
 async fn commits_and_uncommitted_work_come_back_and_nothing_of_the_users_moves() {
@@ -216,4 +225,53 @@ async fn what_a_person_should_look_at_is_flagged() {
         flag("near", "a link to `a.txt`"),
     ];
     assert_eq!(world.flags(&back).await, expected);
+}
+
+/// Bytes that no pack makes shorter.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state.to_be_bytes()[0]
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+#[tokio::test]
+async fn a_disk_without_room_for_the_check_is_not_blamed_on_the_work() {
+    let world = World::new().await;
+    let clone = world.plant().await;
+    fs::write(clone.dir().join("noise"), noise(600 * 1024)).unwrap();
+    // Room for the bundle, and not for the pack beside it.
+    let disk = need!(SmallDisk::mount(&world.dir.path().join("run"), "1m"));
+    let error = world.take(&clone, &[]).await.unwrap_err();
+    assert!(
+        matches!(&error, ScmError::File { source, .. } if source.kind() == ErrorKind::StorageFull),
+        "{error:?}"
+    );
+    disk.resize("8m");
+    world.take(&clone, &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_disk_without_room_for_a_download_is_not_blamed_on_the_sandbox() {
+    let dir = tempfile::tempdir().unwrap();
+    let provider = LocalProvider::new(LocalOptions {
+        base: dir.path().join("runs"),
+        path: std::env::var("PATH").unwrap(),
+        passthrough: BTreeMap::new(),
+    });
+    let spec = SandboxSpec::unrestricted(RunId::parse("r23456").unwrap());
+    let sandbox = provider.create(&spec).await.unwrap();
+    let inside = sandbox.root().join("bundle");
+    sandbox
+        .files()
+        .write(&inside, &noise(256 * 1024), 0o644)
+        .await
+        .unwrap();
+    let small = dir.path().join("small");
+    let _disk = need!(SmallDisk::mount(&small, "64k"));
+    let download = sandbox.files().download(&inside, &small.join("bundle"), 1 << 20);
+    let error = download.await.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::Host, "{error}");
 }

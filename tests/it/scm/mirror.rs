@@ -52,6 +52,33 @@ async fn a_mirror_keeps_the_branches_of_runs() {
 }
 
 #[tokio::test]
+async fn a_mirror_follows_branches_and_tags_that_replace_each_other() {
+    let world = World::new().await;
+    let user = world.user();
+    let url = format!("file://{}", user.display());
+    let mirrors = world.dir.path().join("mirrors");
+    for args in [["branch", "a"], ["branch", "b/c"], ["tag", "t"]] {
+        git(&user, &args);
+    }
+    let mirror = Repository::mirror(host(), &url, &mirrors, None).await.unwrap();
+    let own = "refs/heads/ralph/t1/fix";
+    mirror.update_ref(own, &world.base, None).await.unwrap();
+    git(&user, &["branch", "-D", "a", "b/c"]);
+    git(&user, &["tag", "-d", "t"]);
+    for args in [["branch", "a/b"], ["branch", "b"], ["tag", "t/u"]] {
+        git(&user, &args);
+    }
+    let again = Repository::mirror(host(), &url, &mirrors, None).await.unwrap();
+    for name in ["refs/heads/a/b", "refs/heads/b", "refs/tags/t/u", own] {
+        let found = again.read_ref(name).await.unwrap();
+        assert_eq!(found.as_ref(), Some(&world.base), "{name}");
+    }
+    for name in ["refs/heads/a", "refs/heads/b/c", "refs/tags/t"] {
+        assert_eq!(again.read_ref(name).await.unwrap(), None, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_remote_that_is_not_there_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("file://{}/nowhere", dir.path().display());
@@ -106,6 +133,16 @@ async fn a_person_sees_what_differs() {
     let stat = world.repository.diff_text(&world.base, &tip, true, 1000).await;
     let stat = stat.unwrap().text;
     assert!(stat.contains("new.txt | 1 +"), "{stat}");
+    let unknown = super::id(&"1".repeat(40));
+    let error = world
+        .repository
+        .diff_text(&world.base, &unknown, false, 1000)
+        .await;
+    let error = error.unwrap_err();
+    assert!(
+        matches!(&error, ScmError::Git { stderr, .. } if stderr.contains(unknown.as_str())),
+        "{error}"
+    );
     // A diff that is too long says what is missing.
     let cut = world
         .repository

@@ -57,8 +57,24 @@ async fn an_incomplete_repository_is_refused_with_the_way_out(#[case] how: &[&st
 #[tokio::test]
 async fn a_directory_without_a_repository_is_no_repository() {
     let dir = tempfile::tempdir().unwrap();
-    let error = Repository::open(host(), dir.path()).await.unwrap_err();
-    assert!(matches!(error, ScmError::NotARepository { .. }), "{error}");
+    for path in [dir.path().to_owned(), dir.path().join("gone")] {
+        let error = Repository::open(host(), &path).await.unwrap_err();
+        assert!(matches!(error, ScmError::NotARepository { .. }), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_ref_of_a_repository_that_was_removed_is_an_error() {
+    let world = World::new().await;
+    let git_dir = world.user().join(".git");
+    assert_eq!(world.repository.read_ref("refs/heads/none").await.unwrap(), None);
+    fs::remove_dir_all(&git_dir).unwrap();
+    fs::create_dir(&git_dir).unwrap();
+    let error = world.repository.read_ref("refs/heads/main").await.unwrap_err();
+    assert!(matches!(&error, ScmError::Git { .. }), "{error}");
+    fs::remove_dir(&git_dir).unwrap();
+    let error = world.repository.read_ref("refs/heads/main").await.unwrap_err();
+    assert!(matches!(&error, ScmError::Start(_)), "{error}");
 }
 
 #[tokio::test]
