@@ -95,6 +95,23 @@ pub(crate) fn without_hidden(text: &str) -> String {
     text.replace("\r\n", "\n").replace(is_hidden, "")
 }
 
+/// Adds a line to `plain` without the escape sequences of a terminal.
+pub(crate) fn without_escapes(line: &str, plain: &mut String) {
+    let mut parts = line.split('\u{1b}');
+    plain.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let end = match part.as_bytes().first() {
+            Some(b'[') => part[1..]
+                .find(|c: char| ('@'..='~').contains(&c))
+                .map(|at| at + 2),
+            Some(b']') => part.find('\u{7}').map(|at| at + 1),
+            Some(b'(' | b')') => part.char_indices().nth(2).map(|(at, _)| at),
+            _ => part.char_indices().nth(1).map(|(at, _)| at),
+        };
+        plain.push_str(&part[end.unwrap_or(part.len())..]);
+    }
+}
+
 /// The beginning of a text, at most `limit` bytes; whole characters.
 pub(crate) fn first_bytes(text: &str, limit: usize) -> &str {
     let mut end = limit.min(text.len());
@@ -153,6 +170,16 @@ mod tests {
         assert_eq!(without_hidden("a\r\nb\tc"), "a\nb\tc");
         let plain = "plain\n\ttext, \u{e4}\u{65e5}\u{1f600}";
         assert!(matches!(visible(plain), Cow::Borrowed(text) if text == plain));
+    }
+
+    #[test]
+    fn escape_sequences_are_left_out() {
+        let mut plain = "> ".to_owned();
+        without_escapes(
+            "\x1b[1;31mred\x1b[0m \x1b]0;title\x07a\x1b]8;;u\x1b\\\x1b(Bb\x1b=c",
+            &mut plain,
+        );
+        assert_eq!(plain, "> red abc");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::assembly::{DiffRange, RunControl, RunStatus};
 use crate::digest::Digest;
+use crate::secret::Redactor;
 use crate::state::{JournalLine, RunDir, standing_records};
 use crate::text::visible;
 
@@ -64,13 +65,13 @@ pub(super) async fn export(
     let control = api.control(&caller);
     let redactor = control.redactor(&run).await?;
     let diff = control
-        .diff_within(&run, DiffRange::Whole, false, DIFF_SHOWN)
+        .diff_within(&run, DiffRange::Whole, false, DIFF_SHOWN, &redactor)
         .await?;
     let (bytes, text) = diff.map_or((0, String::new()), |diff| (diff.bytes, diff.text));
     let (id, journals) = (run.facts().id.clone(), api.index.journals());
     let exported = api.surroundings.now().to_string();
     let html = blocking(move || {
-        let mut values = journals.read(&run, |lines| contents(&run, lines))??;
+        let mut values = journals.read(&run, |lines| contents(&run, lines, &redactor))??;
         values["exported"] = exported.into();
         values["diff"] = diff_lines(&text);
         values["diff_is_cut"] = (bytes > DIFF_SHOWN as u64).into();
@@ -94,15 +95,15 @@ fn unrendered(error: &dyn std::error::Error) -> Problem {
 }
 
 /// What the file shows, besides the changes.
-fn contents(run: &RunDir, lines: &[JournalLine]) -> Result<Value, Problem> {
+fn contents(run: &RunDir, lines: &[JournalLine], redactor: &Redactor) -> Result<Value, Problem> {
     let unreadable = |error: std::io::Error| unrendered(&error);
     let iterations = standing_records(lines).into_iter().map(IterationSummary::new);
     let mut files = Vec::new();
     let present = RunControl::files(run)?;
     for (title, path) in FILES {
         if present.iter().any(|file| file == path) {
-            let file = RunControl::file(run, path, FILE_SHOWN)?;
-            files.push(json!({"title": title, "text": file.text, "is_cut": file.bytes > FILE_SHOWN}));
+            let file = RunControl::file(run, path, FILE_SHOWN)?.redacted(redactor);
+            files.push(json!({"title": title, "text": file.text, "is_cut": file.is_cut}));
         }
     }
     let log = newest_lines(run, LINES_SHOWN).map_err(unreadable)?;

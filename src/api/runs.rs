@@ -247,8 +247,10 @@ pub(super) async fn diff(
         (None, Some(number)) => DiffRange::Since(number),
         (None, None) => DiffRange::Whole,
     };
-    let control = api.control(&caller);
-    let diff = control.diff_within(&run, range, choice.stat, DIFF_SHOWN).await?;
+    let (control, redactor) = (api.control(&caller), api.redactor(&caller).await?);
+    let diff = control
+        .diff_within(&run, range, choice.stat, DIFF_SHOWN, &redactor)
+        .await?;
     let bytes = diff.as_ref().map_or(0, |diff| diff.bytes);
     Ok(Json(DiffText {
         diff: diff.map(|diff| diff.text),
@@ -292,11 +294,14 @@ pub(super) struct FileText {
 }
 
 pub(super) async fn file(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
     NamedRun(run): NamedRun,
     Parameters(choice): Parameters<FileChoice>,
 ) -> ApiResult<FileText> {
+    let redactor = api.redactor(&caller).await?;
     blocking(move || {
-        let file = RunControl::file(&run, &choice.path, FILE_SHOWN)?;
+        let file = RunControl::file(&run, &choice.path, FILE_SHOWN)?.redacted(&redactor);
         Ok(Json(FileText {
             path: choice.path,
             text: file.text,

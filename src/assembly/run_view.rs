@@ -50,6 +50,23 @@ pub struct RunFile {
     pub text: String,
     /// The length of the whole file.
     pub bytes: u64,
+    /// Whether the text lacks the end of the file.
+    pub is_cut: bool,
+}
+
+impl RunFile {
+    /// The same without secrets that the redactor knows, and without the part of one at the end of a text that is cut.
+    #[must_use]
+    pub fn redacted(self, redactor: &Redactor) -> Self {
+        let text = if self.is_cut {
+            // A character may be cut in two as well.
+            let whole = self.text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+            redactor.redact_cut(whole, "").0
+        } else {
+            redactor.redact(&self.text)
+        };
+        Self { text, ..self }
+    }
 }
 
 impl RunControl {
@@ -61,17 +78,21 @@ impl RunControl {
         only_counts: bool,
     ) -> Result<Option<String>, AssemblyError> {
         let range = iteration.map_or(DiffRange::Whole, DiffRange::Iteration);
-        let diff = self.diff_within(run, range, only_counts, DIFF_SHOWN).await?;
+        let redactor = Redactor::default();
+        let diff = self
+            .diff_within(run, range, only_counts, DIFF_SHOWN, &redactor)
+            .await?;
         Ok(diff.map(|diff| diff.text))
     }
 
-    /// The same, with about `limit` bytes of it.
+    /// The same, with about `limit` bytes of it, and without secrets that the redactor knows.
     pub(crate) async fn diff_within(
         &self,
         run: &RunDir,
         range: DiffRange,
         only_counts: bool,
         limit: usize,
+        redactor: &Redactor,
     ) -> Result<Option<ShownDiff>, AssemblyError> {
         let facts = run.facts();
         let host = self.context.surroundings.host();
@@ -100,8 +121,8 @@ impl RunControl {
             };
             checkpoint.work_tree
         };
-        let diff = repository.diff_text(&from, &to, only_counts, limit).await?;
-        Ok(Some(diff))
+        let diff = repository.diff_text(&from, &to, only_counts, limit, redactor);
+        Ok(Some(diff.await?))
     }
 
     /// Removes the secrets that this host knows from texts about a run: those of its configuration, and stored credentials.
@@ -170,6 +191,7 @@ impl RunControl {
         Ok(RunFile {
             text: String::from_utf8_lossy(&text).into_owned(),
             bytes,
+            is_cut: bytes > limit,
         })
     }
 }

@@ -240,7 +240,7 @@ impl ServiceParts {
     /// Makes the builder of each run. Its events are counted.
     fn new_builder(&self) -> NewBuilder {
         let (context, metrics) = (self.context.clone(), self.metrics.clone());
-        Box::new(move || Ok(context.builder(Vec::new())?.sink(metrics.clone())))
+        Box::new(move || Ok(context.builder(Vec::new())?.sink(metrics.sink())))
     }
 }
 

@@ -16,6 +16,7 @@ use super::stack::LayerStack;
 use super::value::SettingMap;
 use super::variables::EnvVariables;
 use crate::model::Profile;
+use crate::network::is_trust_variable;
 use crate::sandbox::{DefaultLimits, ReadOnlyMount, Resources};
 use crate::secret::Secret;
 
@@ -279,21 +280,14 @@ fn check_passthrough(stack: &mut LayerStack, settings: &ConfigSettings) {
     }
 }
 
-/// Variables that ralph sets for commands itself: directories, the proxy, and trusted certificates.
-const RESERVED: [&str; 13] = [
+/// Variables that ralph sets for commands itself, besides those for trusted certificates: directories and the proxy.
+const RESERVED: [&str; 6] = [
     "HOME",
     "TMPDIR",
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "ALL_PROXY",
     "NO_PROXY",
-    "SSL_CERT_FILE",
-    "NIX_SSL_CERT_FILE",
-    "CURL_CA_BUNDLE",
-    "REQUESTS_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "NODE_EXTRA_CA_CERTS",
-    "JAVA_TOOL_OPTIONS",
 ];
 
 /// The variables of commands have valid names, and each secret says where it goes.
@@ -306,7 +300,9 @@ fn check_command_env(stack: &mut LayerStack, settings: &ConfigSettings) {
             let key = KeyPath::from_segments(["sandbox", table, name]);
             stack.contradiction(&key, "the name of a variable has only letters, digits and `_`");
         }
-        if RESERVED.contains(&name.to_ascii_uppercase().as_str()) || name.starts_with("RALPH_") {
+        let upper = name.to_ascii_uppercase();
+        let is_reserved = RESERVED.contains(&upper.as_str()) || is_trust_variable(&upper);
+        if is_reserved || name.starts_with("RALPH_") {
             let key = KeyPath::from_segments(["sandbox", table, name]);
             stack.contradiction(&key, "ralph sets this variable itself; choose another name");
         }

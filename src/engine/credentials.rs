@@ -33,7 +33,10 @@ impl Engine {
         };
         let login = match file.helper(key) {
             Some(helper) => run_helper(&self.host, helper, key).await?,
-            None => file.auths.get(key).and_then(AuthEntry::login),
+            None => match file.auths.get(key) {
+                Some(entry) => entry.login(key)?,
+                None => None,
+            },
         };
         Ok(login.map(|login| login.to_api(key)))
     }
@@ -47,9 +50,19 @@ async fn run_helper(host: &Host, helper: &str, key: &str) -> Result<Option<Regis
         .stdin(key)
         .timeout(HELPER_TIMEOUT);
     let exit = host.run(&command, &mut Discard).await;
-    let exit = exit.map_err(EngineError::io("run", program))?;
-    let output = exit.stdout.complete().filter(|_| exit.success());
-    Ok(output.and_then(|output| serde_json::from_slice(&output).ok()))
+    let exit = exit.map_err(EngineError::io("run", &program))?;
+    if !exit.success() {
+        return Ok(None);
+    }
+    let output = exit.stdout.complete();
+    let login: Option<RegistryLogin> = output.and_then(|output| serde_json::from_slice(&output).ok());
+    // What is wrong with it is not shown: that could quote the password.
+    let invalid = || {
+        let message = format!("`{program}` printed something other than a login for `{key}`");
+        let hint = "check the credential helper in `config.json` of Docker, or run `docker login` again";
+        EngineError::other(message, hint)
+    };
+    login.map(Some).ok_or_else(invalid)
 }
 
 /// The part of the `config.json` of the Docker CLI that is used.
@@ -77,14 +90,24 @@ struct AuthEntry {
 
 impl AuthEntry {
     /// Decodes `user:password`. With a helper the entry exists but is empty.
-    fn login(&self) -> Option<RegistryLogin> {
-        let bytes = STANDARD.decode(self.auth.as_ref()?.expose()).ok()?;
-        let text = String::from_utf8(bytes).ok()?;
-        let (username, secret) = text.split_once(':')?;
-        Some(RegistryLogin {
-            username: username.to_owned(),
-            secret: Secret::new(secret),
-        })
+    fn login(&self, key: &str) -> Result<Option<RegistryLogin>, EngineError> {
+        let Some(auth) = self.auth.as_ref().filter(|auth| !auth.expose().is_empty()) else {
+            return Ok(None);
+        };
+        let decoded = || {
+            let bytes = STANDARD.decode(auth.expose()).ok()?;
+            let text = String::from_utf8(bytes).ok()?;
+            let (username, secret) = text.split_once(':')?;
+            Some(RegistryLogin {
+                username: username.to_owned(),
+                secret: Secret::new(secret),
+            })
+        };
+        let invalid = || {
+            let message = format!("the login for `{key}` in `config.json` of Docker cannot be read");
+            EngineError::other(message, "run `docker login` for that registry again")
+        };
+        decoded().map(Some).ok_or_else(invalid)
     }
 }
 
@@ -129,7 +152,8 @@ mod tests {
     #[test]
     fn a_login_is_read_from_the_file() {
         let file = file(r#"{"auths": {"ghcr.io": {"auth": "YW5uOnBhc3M6d29yZA=="}}}"#);
-        let sent = file.auths["ghcr.io"].login().unwrap().to_api("ghcr.io");
+        let login = file.auths["ghcr.io"].login("ghcr.io").unwrap().unwrap();
+        let sent = login.to_api("ghcr.io");
         assert_eq!(sent.username.as_deref(), Some("ann"));
         assert_eq!(sent.password.as_deref(), Some("pass:word"));
     }
@@ -140,7 +164,20 @@ mod tests {
             file(r#"{"credsStore": "desktop", "credHelpers": {"ghcr.io": "gh"}, "auths": {"ghcr.io": {}}}"#);
         assert_eq!(file.helper("ghcr.io"), Some("gh"));
         assert_eq!(file.helper("quay.io"), Some("desktop"));
-        assert!(file.auths["ghcr.io"].login().is_none());
+        assert!(file.auths["ghcr.io"].login("ghcr.io").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_login_that_cannot_be_read_is_an_error_that_names_the_registry() {
+        // Not base64, and base64 of text without a colon.
+        let file = file(r#"{"auths": {"a.example": {"auth": "?"}, "b.example": {"auth": "YW5u"}}}"#);
+        for (key, entry) in &file.auths {
+            let error = entry.login(key).err().unwrap().to_string();
+            assert_eq!(
+                error,
+                format!("the login for `{key}` in `config.json` of Docker cannot be read")
+            );
+        }
     }
 
     #[test]
@@ -154,18 +191,35 @@ mod tests {
         );
     }
 
-    #[tokio::test]
-    async fn a_helper_is_run_for_its_registry() {
+    /// A host with this script as the credential helper `test`.
+    fn host_with_helper(script: &str) -> (tempfile::TempDir, Host) {
         use std::os::unix::fs::PermissionsExt;
 
         let dir = tempfile::tempdir().unwrap();
         let helper = dir.path().join("docker-credential-test");
-        let script = "#!/bin/sh\nread key || [ -n \"$key\" ]\n[ \"$key\" = ghcr.io ] || exit 1\necho '{\"Username\":\"ann\",\"Secret\":\"s3cret\"}'\n";
         std::fs::write(&helper, script).unwrap();
         std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
         let path = format!("{}:/usr/bin:/bin", dir.path().display());
-        let host = Host::new(BTreeMap::from([("PATH".to_owned(), path)]));
+        (dir, Host::new(BTreeMap::from([("PATH".to_owned(), path)])))
+    }
 
+    #[tokio::test]
+    async fn a_helper_that_prints_no_login_is_an_error_that_names_it() {
+        let script = "#!/bin/sh\ncat >&2\necho '{\"Username\":\"ann\",\"Secret\":[\"s3cret\"]}'\n";
+        let (_dir, host) = host_with_helper(script);
+        let error = run_helper(&host, "test", "ghcr.io").await.err().unwrap();
+        let shown = crate::text::error_chain(&error);
+        assert!(
+            shown.contains("`docker-credential-test`") && shown.contains("`ghcr.io`"),
+            "{shown}"
+        );
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+
+    #[tokio::test]
+    async fn a_helper_is_run_for_its_registry() {
+        let script = "#!/bin/sh\nread key || [ -n \"$key\" ]\n[ \"$key\" = ghcr.io ] || exit 1\necho '{\"Username\":\"ann\",\"Secret\":\"s3cret\"}'\n";
+        let (_dir, host) = host_with_helper(script);
         let login = run_helper(&host, "test", "ghcr.io").await.unwrap().unwrap();
         assert_eq!(
             (login.username.as_str(), login.secret.expose()),

@@ -18,8 +18,6 @@ use std::collections::BTreeSet;
 use crate::digest::Digest;
 use crate::text::{first_bytes, last_bytes};
 
-pub(crate) use noise::without_escapes;
-
 /// How much of the beginning and of the end of a stream is read, in bytes.
 const HEAD_BYTES: usize = 64 * 1024;
 const TAIL_BYTES: usize = 192 * 1024;

@@ -5,6 +5,7 @@ use super::number::{Place, identifier};
 use super::scan::is_word;
 use super::temp_path::temp_path;
 use super::timestamp::{is_compared_value, timestamp};
+use crate::text::without_escapes;
 
 /// What cargo reports of a build, which depends on what was built before.
 const CARGO_STATUS: [&str; 16] = [
@@ -53,23 +54,6 @@ pub(super) fn plain_text(text: &str) -> String {
         plain.push('\n');
     }
     plain
-}
-
-/// Adds a line without its escape sequences.
-pub(crate) fn without_escapes(line: &str, plain: &mut String) {
-    let mut parts = line.split('\u{1b}');
-    plain.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        let end = match part.as_bytes().first() {
-            Some(b'[') => part[1..]
-                .find(|c: char| ('@'..='~').contains(&c))
-                .map(|at| at + 2),
-            Some(b']') => part.find('\u{7}').map(|at| at + 1),
-            Some(b'(' | b')') => part.char_indices().nth(2).map(|(at, _)| at),
-            _ => part.char_indices().nth(1).map(|(at, _)| at),
-        };
-        plain.push_str(&part[end.unwrap_or(part.len())..]);
-    }
 }
 
 /// The lines of a plain text with placeholders for noise. Lines that only report progress are left out.

@@ -45,8 +45,8 @@ impl GatewayCore {
         };
         let connected = timeout(self.setup.limits.connect_timeout, connecting).await;
         let connected = connected.unwrap_or_else(|_| Err(DialError::unreachable(host, TIMED_OUT)));
-        if let Err(DialError::Denied(denial)) = &connected {
-            permit.revoke(denial.clone());
+        if let Err(error) = &connected {
+            permit.not_connected(error);
         }
         connected
     }
@@ -106,12 +106,12 @@ async fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
     use async_trait::async_trait;
 
     use super::*;
-    use crate::gateway::audit::{AuditProtocol, NoAudit};
+    use crate::gateway::audit::{AuditProtocol, AuditRecord, AuditVerdict, NoAudit};
     use crate::gateway::{AddressGuard, Gateway, GatewaySetup, Resolver};
     use crate::network::{HostName, Policy};
 
@@ -133,6 +133,22 @@ mod tests {
         let request = PolicyRequest::opaque(host.parse().unwrap(), port);
         let permit = gateway.core.admit(AuditProtocol::Tcp, request).unwrap();
         gateway.core.dial(&permit).await.unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_failed_is_recorded_with_the_reason() {
+        let records: Arc<Mutex<Vec<AuditRecord>>> = Arc::default();
+        let gateway = Gateway::new(GatewaySetup {
+            resolver: Arc::new(FailingResolver),
+            ..GatewaySetup::new(Policy::allow_all(), records.clone())
+        });
+        let request = PolicyRequest::opaque("a.example".parse().unwrap(), 80);
+        let permit = gateway.core.admit(AuditProtocol::Tcp, request).unwrap();
+        let error = gateway.core.dial(&permit).await.unwrap_err();
+        drop(permit);
+        let records = records.lock().unwrap();
+        assert_eq!(records[0].verdict, AuditVerdict::Allowed);
+        assert_eq!(records[0].failed, Some(error.to_string()));
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
 use super::audit::{AuditProtocol, AuditRecord, AuditSink};
+use super::dial::DialError;
 use super::slots::ConnectionSlot;
 use crate::network::{Denial, Policy, PolicyLine, PolicyRequest};
 
@@ -22,6 +23,8 @@ pub(super) struct Permit {
     /// Bytes that the sandbox received.
     received: AtomicU64,
     revoked: OnceLock<Denial>,
+    /// Why there is no connection.
+    failed: OnceLock<String>,
     policies: watch::Receiver<Policy>,
     audit: Arc<dyn AuditSink>,
 }
@@ -42,6 +45,7 @@ impl Permit {
             sent: AtomicU64::default(),
             received: AtomicU64::default(),
             revoked: OnceLock::new(),
+            failed: OnceLock::new(),
             policies,
             audit,
         }
@@ -70,6 +74,16 @@ impl Permit {
         let _ = self.revoked.set(denial);
     }
 
+    /// Notes why the host could not be connected to.
+    pub(super) fn not_connected(&self, error: &DialError) {
+        match error {
+            DialError::Denied(denial) => self.revoke(denial.clone()),
+            DialError::Failed(reason) => {
+                let _ = self.failed.set(reason.clone());
+            }
+        }
+    }
+
     /// Returns when a changed policy denies the request, or the gateway is closed.
     pub(super) async fn until_revoked(&self) {
         let mut policies = self.policies.clone();
@@ -91,6 +105,7 @@ impl Drop for Permit {
         let verdict = self.revoked.get().map_or(Ok(&self.line), Err);
         let PolicyRequest { host, port, .. } = &self.request;
         self.audit.record(AuditRecord {
+            failed: self.failed.take(),
             sent: self.sent.load(Ordering::Relaxed),
             received: self.received.load(Ordering::Relaxed),
             ..AuditRecord::new(self.protocol, Some(host.to_string()), Some(*port), verdict)

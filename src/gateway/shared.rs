@@ -128,7 +128,9 @@ impl GatewayCore {
         let host = &permit.request().host;
         if let Some((injector, name)) = self.injector_for(host) {
             let opened = injector.open(name).await;
-            return opened.map_err(|error| DialError::unreachable(host, error));
+            return opened
+                .map_err(|error| DialError::unreachable(host, error))
+                .inspect_err(|error| permit.not_connected(error));
         }
         let stream = self.dial(permit).await?;
         let Some(inspection) = inspection else {
@@ -141,7 +143,10 @@ impl GatewayCore {
         .await;
         let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let failed = |error| DialError::Failed(format!("the TLS handshake with {host} failed: {error}"));
-        Ok(Box::new(connected.map_err(failed)?))
+        let connected = connected
+            .map_err(failed)
+            .inspect_err(|error| permit.not_connected(error));
+        Ok(Box::new(connected?))
     }
 
     /// The result of a DNS lookup. A denied one is recorded, and an allowed name once.

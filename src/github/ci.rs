@@ -10,6 +10,7 @@ use super::statuses::CONTEXT;
 use crate::id::{ObjectId, RepositoryName};
 use crate::scm::{CiFailure, CiReport};
 use crate::secret::Redactor;
+use crate::text::without_escapes;
 
 /// How many pages of check runs are read at most.
 const MAX_PAGES: u64 = 10;
@@ -223,16 +224,9 @@ fn plain(line: &str) -> String {
         _ => line,
     };
     let mut plain = String::with_capacity(line.len());
-    let mut characters = line.chars();
-    while let Some(character) = characters.next() {
-        match character {
-            // An escape sequence ends with a letter.
-            '\u{1b}' => drop(characters.by_ref().find(char::is_ascii_alphabetic)),
-            '\t' => plain.push(' '),
-            other if other.is_control() => {}
-            other => plain.push(other),
-        }
-    }
+    without_escapes(line, &mut plain);
+    plain = plain.replace('\t', " ");
+    plain.retain(|character| !character.is_control());
     plain
 }
 
@@ -259,6 +253,11 @@ mod tests {
             "{tail}"
         );
         assert!(tail.starts_with("line 141\n"), "{tail}");
+    }
+
+    #[test]
+    fn a_title_for_the_terminal_is_no_part_of_a_log() {
+        assert_eq!(plain("\u{1b}]0;title\u{7}a\tb\u{1b}(Bc\u{8}"), "a bc");
     }
 
     #[test]

@@ -80,7 +80,9 @@ fn follow(host: &str, path: &str) -> io::Result<String> {
     let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     let response = say(address, &[request.into_bytes()])?;
     let response = String::from_utf8_lossy(&response).into_owned();
-    let target = response.lines().find_map(|line| line.strip_prefix("location: http://"));
+    let target = response
+        .lines()
+        .find_map(|line| line.strip_prefix("location: http://"));
     let target = target.ok_or_else(|| io::Error::other("the response is no redirect"))?;
     let target = target.trim_end_matches('/');
     match resolve(target)? {

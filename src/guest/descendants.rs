@@ -33,14 +33,14 @@ pub(crate) fn descendants(ancestor: i32, except: &[i32]) -> io::Result<Vec<i32>>
     Ok(found)
 }
 
-/// Kills all descendants, also those started meanwhile, until none is left or the timeout has passed. `on_pass` is called
-/// after each pass, to reap the killed processes.
+/// Kills all descendants, also those started meanwhile, until none is left or the timeout has passed. Returns whether none is
+/// left. `on_pass` is called after each pass, to reap the killed processes.
 pub(crate) fn kill(
     ancestor: i32,
     except: &[i32],
     timeout: Duration,
     mut on_pass: impl FnMut(),
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let deadline = Instant::now() + timeout;
     loop {
         let found = descendants(ancestor, except)?;
@@ -49,7 +49,7 @@ pub(crate) fn kill(
         }
         on_pass();
         if found.is_empty() || Instant::now() >= deadline {
-            return Ok(());
+            return Ok(found.is_empty());
         }
         thread::sleep(PAUSE);
     }

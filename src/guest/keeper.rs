@@ -179,8 +179,10 @@ impl Keeper {
                 }
             }
             Some(KeeperRequest::Kill) => {
-                self.kill()?;
-                self.report(KeeperReport::Gone);
+                // Otherwise the guest abandons the keeper, and tries it itself.
+                if self.kill()? {
+                    self.report(KeeperReport::Gone);
+                }
             }
             Some(KeeperRequest::Release) => self.released = true,
             None => {}
@@ -188,7 +190,8 @@ impl Keeper {
         Ok(self.reap_children())
     }
 
-    fn kill(&mut self) -> io::Result<()> {
+    /// Kills all descendants. Returns whether none is left.
+    fn kill(&mut self) -> io::Result<bool> {
         descendants::kill(own_pid(), &[], KILL_TIMEOUT, || {
             // The caller reaps again and uses that result.
             let _ = self.reap_children();

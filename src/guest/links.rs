@@ -31,10 +31,17 @@ struct Link {
 pub(crate) fn make_all_addresses_local() -> io::Result<()> {
     let mut socket = NetlinkSocket::open(NetlinkProtocol::Route)?;
     let index = loopback(&mut socket)?.index.to_ne_bytes();
-    let up = [&[0; 4], index.as_slice(), &IS_UP.to_ne_bytes(), &IS_UP.to_ne_bytes()].concat();
+    let up = [
+        &[0; 4],
+        index.as_slice(),
+        &IS_UP.to_ne_bytes(),
+        &IS_UP.to_ne_bytes(),
+    ]
+    .concat();
     socket.send(&[NetlinkRequest::new(NEW_LINK, flag::ACK, &up)])?;
     let everything = [V4, 0, 0, 0, LOCAL_TABLE, STATIC, HOST_SCOPE, LOCAL, 0, 0, 0, 0];
-    let route = NetlinkRequest::new(NEW_ROUTE, flag::ACK | flag::CREATE, &everything).with(ROUTE_LINK, &index);
+    let route =
+        NetlinkRequest::new(NEW_ROUTE, flag::ACK | flag::CREATE, &everything).with(ROUTE_LINK, &index);
     match socket.send(&[route]) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
@@ -50,7 +57,11 @@ pub(crate) fn describe() -> io::Result<String> {
         .map(|link| format!("up {}\n", link.name))
         .collect();
     let loopback = loopback(&mut socket)?.index;
-    let routes = socket.list(&NetlinkRequest::new(GET_ROUTE, flag::DUMP, &[V4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]))?;
+    let routes = socket.list(&NetlinkRequest::new(
+        GET_ROUTE,
+        flag::DUMP,
+        &[V4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    ))?;
     let everything = |route: &&Vec<u8>| {
         let link = route.get(12..).and_then(|rest| netlink::find(rest, ROUTE_LINK));
         let ours = matches!(route[..], [V4, 0, 0, _, LOCAL_TABLE, _, _, LOCAL, ..]);

@@ -154,7 +154,9 @@ enum Reply {
 }
 
 fn parse_header(bytes: &[u8]) -> Option<(usize, u16)> {
-    let length = usize::try_from(int_at(bytes, 0)?).ok().filter(|length| *length >= HEADER)?;
+    let length = usize::try_from(int_at(bytes, 0)?)
+        .ok()
+        .filter(|length| *length >= HEADER)?;
     Some((length, u16::from_ne_bytes([*bytes.get(4)?, *bytes.get(5)?])))
 }
 

@@ -54,10 +54,7 @@ pub(super) fn apply(policy: PacketAction, family: IpFamily) -> io::Result<()> {
 pub(super) fn read(family: IpFamily) -> io::Result<KernelFirewall> {
     let mut socket = NetlinkSocket::open(NetlinkProtocol::Netfilter)?;
     let found = socket.list(&request(nft::GET_CHAIN, family, flag::DUMP))?;
-    let mut chains: Vec<KernelChain> = found
-        .iter()
-        .filter_map(|item| read_chain(body(item)))
-        .collect();
+    let mut chains: Vec<KernelChain> = found.iter().filter_map(|item| read_chain(body(item))).collect();
     chains.sort_by_key(|chain| HOOKS.iter().position(|hook| hook.chain == chain.name));
     for item in socket.list(&request(nft::GET_RULE, family, flag::DUMP))? {
         let item = body(&item);
@@ -76,10 +73,17 @@ fn read_chain(item: &[u8]) -> Option<KernelChain> {
     let hook = be_number(netlink::find(netlink::find(item, 4)?, 1)?)?;
     let name = netlink::find(item, 3).map(parse_text)?;
     let table = netlink::find(item, 1)?;
-    let is_known = table == TABLE && HOOKS.iter().any(|known| known.number == hook && known.chain == name);
+    let is_known = table == TABLE
+        && HOOKS
+            .iter()
+            .any(|known| known.number == hook && known.chain == name);
     let policy = netlink::find(item, 5).and_then(be_number);
     Some(KernelChain {
-        name: if is_known { name } else { format!("{}/{name}", parse_text(table)) },
+        name: if is_known {
+            name
+        } else {
+            format!("{}/{name}", parse_text(table))
+        },
         policy: if policy == Some(PacketAction::Drop as u32) {
             PacketAction::Drop
         } else {
@@ -113,7 +117,10 @@ fn accept_loopback(direction: Direction) -> [Vec<u8>; 4] {
     let accept = attribute(2, &attribute(2, &number(1, PacketAction::Accept as u32)));
     [
         expression("meta", &[number(2, key), number(1, nft::REGISTER)]),
-        expression("cmp", &[number(1, nft::REGISTER), number(2, nft::EQUAL), interface]),
+        expression(
+            "cmp",
+            &[number(1, nft::REGISTER), number(2, nft::EQUAL), interface],
+        ),
         expression("counter", &[]),
         expression("immediate", &[number(1, nft::VERDICT_REGISTER), accept]),
     ]
@@ -135,7 +142,10 @@ fn body(item: &[u8]) -> &[u8] {
 }
 
 fn expression(name: &str, data: &[Vec<u8>]) -> Vec<u8> {
-    attribute(1, &[attribute(1, &text(name)), attribute(2, &data.concat())].concat())
+    attribute(
+        1,
+        &[attribute(1, &text(name)), attribute(2, &data.concat())].concat(),
+    )
 }
 
 fn number(kind: u16, value: u32) -> Vec<u8> {

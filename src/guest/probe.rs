@@ -76,12 +76,10 @@ fn run(probe: &str) -> io::Result<String> {
             let server = SocketAddr::new(parse(server)?, DNS);
             Ok(lookup_result(look_up(name, server)?))
         }
-        ["get", host] => {
-            match resolve(host)? {
-                Some(address) => get(host, address),
-                None => Ok(lookup_result(None)),
-            }
-        }
+        ["get", host] => match resolve(host)? {
+            Some(address) => get(host, address),
+            None => Ok(lookup_result(None)),
+        },
         ["get", host, address] => get(host, parse(address)?),
         ["socket", family, protocol] => {
             let (family, protocol) = (parse(family)?, parse(protocol)?);

@@ -201,9 +201,7 @@ impl Relay {
     fn may_take_from(&self, listener: &RelayListener) -> bool {
         match listener {
             RelayListener::Udp(_) => true,
-            RelayListener::Tcp(_) => {
-                self.accepts_after.is_none() && self.sockets.len() < MAX_CONNECTIONS
-            }
+            RelayListener::Tcp(_) => self.accepts_after.is_none() && self.sockets.len() < MAX_CONNECTIONS,
         }
     }
 
@@ -252,7 +250,11 @@ impl Relay {
         }
         let Some(socket) = self.sockets.get_mut(&id) else {
             // The connection ended while the frame was in flight.
-            return if id <= self.last_id { Ok(()) } else { Err(broken_rule()) };
+            return if id <= self.last_id {
+                Ok(())
+            } else {
+                Err(broken_rule())
+            };
         };
         match frame {
             RelayFrame::Data(bytes) => {
@@ -277,7 +279,8 @@ impl Relay {
         if let Some(others) = self.others.take() {
             others.kill();
         }
-        let response = HolderRequest::parse(&String::from_utf8_lossy(text)).and_then(|request| self.obey(request));
+        let response =
+            HolderRequest::parse(&String::from_utf8_lossy(text)).and_then(|request| self.obey(request));
         let response = holder_protocol::encode_response(response.map_err(|error| error.to_string()));
         self.send(0, RelayFrame::Control(response.as_bytes()))
     }
@@ -287,7 +290,9 @@ impl Relay {
             HolderRequest::Listen { .. } if !self.listeners.is_empty() => {
                 return Err(io::Error::other("the relay listens already"));
             }
-            HolderRequest::Listen { listeners } => listeners.iter().map(|(transport, _)| *transport).collect(),
+            HolderRequest::Listen { listeners } => {
+                listeners.iter().map(|(transport, _)| *transport).collect()
+            }
             HolderRequest::Seal | HolderRequest::Describe => Vec::new(),
         };
         let (state, files) = holder::handle(request)?;
@@ -308,18 +313,24 @@ impl Relay {
                 break;
             }
             match listener {
-                RelayListener::Udp(socket) => match sys_net::receive_datagram(socket, &mut self.chunk[..MAX_DATAGRAM]) {
-                    Ok((length, client, server)) => {
-                        let bytes = &self.chunk[..length];
-                        let datagram = Datagram { client, server, bytes };
-                        let id = u32::try_from(index).map_err(io::Error::other)?;
-                        RelayFrame::Datagram(datagram)
-                            .append_to(id, &mut self.outbox.bytes)
-                            .map_err(io::Error::other)?;
+                RelayListener::Udp(socket) => {
+                    match sys_net::receive_datagram(socket, &mut self.chunk[..MAX_DATAGRAM]) {
+                        Ok((length, client, server)) => {
+                            let bytes = &self.chunk[..length];
+                            let datagram = Datagram {
+                                client,
+                                server,
+                                bytes,
+                            };
+                            let id = u32::try_from(index).map_err(io::Error::other)?;
+                            RelayFrame::Datagram(datagram)
+                                .append_to(id, &mut self.outbox.bytes)
+                                .map_err(io::Error::other)?;
+                        }
+                        // An ICMP error of an earlier answer is reported here too.
+                        Err(_) => break,
                     }
-                    // An ICMP error of an earlier answer is reported here too.
-                    Err(_) => break,
-                },
+                }
                 RelayListener::Tcp(socket) => match accept(socket) {
                     Ok((socket, destination)) => self.open_connection(index, socket, destination)?,
                     Err(error) if is_temporary(&error) => break,
@@ -333,7 +344,12 @@ impl Relay {
         Ok(())
     }
 
-    fn open_connection(&mut self, index: usize, socket: RelayedSocket, destination: SocketAddr) -> io::Result<()> {
+    fn open_connection(
+        &mut self,
+        index: usize,
+        socket: RelayedSocket,
+        destination: SocketAddr,
+    ) -> io::Result<()> {
         let SocketAddr::V4(destination) = destination else {
             return Err(io::Error::other("a connection to an IPv6 address"));
         };
@@ -342,11 +358,21 @@ impl Relay {
         let id = next.ok_or_else(|| io::Error::other("the relay has no numbers for connections left"))?;
         self.last_id = id;
         self.sockets.insert(id, socket);
-        self.send(id, RelayFrame::Opened { listener, destination })
+        self.send(
+            id,
+            RelayFrame::Opened {
+                listener,
+                destination,
+            },
+        )
     }
 
     fn send_datagram(&self, id: u32, datagram: Datagram<'_>) {
-        let Datagram { client, server, bytes } = datagram;
+        let Datagram {
+            client,
+            server,
+            bytes,
+        } = datagram;
         if let Some(RelayListener::Udp(socket)) = self.listeners.get(id as usize) {
             // When the send buffer is full, the client repeats its query.
             let _ = sys_net::send_datagram(socket, bytes, client, server);
@@ -367,9 +393,7 @@ impl Relay {
         let read = match socket.read(&mut self.chunk[..PIECE]) {
             Ok(None) => return Ok(()),
             Ok(Some(0)) => RelayFrame::End.append_to(id, &mut self.outbox.bytes),
-            Ok(Some(count)) => {
-                RelayFrame::Data(&self.chunk[..count]).append_to(id, &mut self.outbox.bytes)
-            }
+            Ok(Some(count)) => RelayFrame::Data(&self.chunk[..count]).append_to(id, &mut self.outbox.bytes),
             Err(_) => return self.break_off(id),
         };
         read.map_err(io::Error::other)?;
@@ -401,7 +425,10 @@ impl Relay {
     /// Removes a connection that failed.
     fn break_off(&mut self, id: u32) -> io::Result<()> {
         // Ralph does not know a connection any more that it closed.
-        let is_known = self.sockets.get(&id).is_some_and(|socket| socket.closes_by().is_none());
+        let is_known = self
+            .sockets
+            .get(&id)
+            .is_some_and(|socket| socket.closes_by().is_none());
         self.remove(id);
         if is_known {
             self.send(id, RelayFrame::Reset)?;

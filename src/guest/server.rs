@@ -25,6 +25,9 @@ const MAX_UNSENT: usize = 512 * 1024;
 /// How long killed processes without a keeper may take to disappear.
 const ORPHAN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The pause before what is left is killed again, while ralph waits for its end.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
 /// Runs commands for ralph.
 #[derive(Debug)]
 pub(crate) struct SessionServer {
@@ -113,9 +116,8 @@ impl SessionServer {
                 JobAction::Release | JobAction::Forget => self.report_exit(id, action)?,
             }
         }
-        let all_ended = self.released.is_empty() && !self.jobs.values().any(Job::is_being_killed);
-        if all_ended && !self.end_requests.is_empty() {
-            self.kill_orphans()?;
+        let is_over = self.released.is_empty() && !self.jobs.values().any(Job::is_being_killed);
+        if is_over && !self.end_requests.is_empty() && self.kill_orphans()? {
             for id in mem::take(&mut self.end_requests) {
                 self.send(id, FromGuest::AllEnded)?;
             }
@@ -138,7 +140,9 @@ impl SessionServer {
     /// Waits until something is ready or a deadline has passed; returns what is ready.
     fn wait(&self) -> io::Result<Vec<Source>> {
         let (sources, mut entries): (Vec<Source>, Vec<PollEntry>) = self.poll_entries().into_iter().unzip();
-        let deadline = self.jobs.values().filter_map(Job::deadline).min();
+        let deadlines = self.jobs.values().filter_map(Job::deadline);
+        let retry = (!self.end_requests.is_empty()).then(|| Instant::now() + RETRY_PAUSE);
+        let deadline = deadlines.chain(retry).min();
         let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         sys::poll_files(&mut entries, timeout)?;
         let ready = sources
@@ -264,11 +268,11 @@ impl SessionServer {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.set_gone();
         }
-        self.kill_orphans()
+        self.kill_orphans().map(|_| ())
     }
 
-    /// Kills descendants of the guest that have no keeper, and keepers that have nothing to keep.
-    fn kill_orphans(&self) -> io::Result<()> {
+    /// Kills descendants of the guest that have no keeper, and keepers that have nothing to keep. Returns whether none is left.
+    fn kill_orphans(&self) -> io::Result<bool> {
         let keepers = self
             .jobs
             .values()

@@ -289,5 +289,7 @@ pub(crate) fn send_datagram(
     };
     // SAFETY: each pointer is valid for the length beside it and outlives the call.
     let sent = unsafe { sendmsg(socket.as_raw_fd(), &raw const message, 0) };
-    usize::try_from(sent).map(drop).map_err(|_| io::Error::last_os_error())
+    usize::try_from(sent)
+        .map(drop)
+        .map_err(|_| io::Error::last_os_error())
 }

@@ -30,15 +30,32 @@ pub struct Metrics(Arc<Mutex<Counts>>);
 #[derive(Default)]
 struct Counts {
     series: Series,
-    /// The agent and the provider of each run that is being worked on.
-    runs: BTreeMap<RunId, (String, String)>,
+    /// The agent and the provider of each run that is being worked on, by the run and the number of its sink.
+    runs: BTreeMap<(RunId, u64), (String, String)>,
+    /// How many sinks were made.
+    sinks: u64,
 }
 
+/// Counts the events of one run.
+struct RunSink {
+    metrics: Metrics,
+    number: u64,
+}
+
+/// The number of a sink that is a [`Metrics`] itself.
+const SHARED: u64 = 0;
+
 impl Metrics {
-    /// A sink for the events of a run.
+    /// A sink for the events of one run. Once it is dropped the run is no longer active, even if no event said that it ended: the
+    /// work on a run ends without one if it goes back to the queue, or if another process has it.
     #[must_use]
     pub fn sink(&self) -> Arc<dyn EventSink> {
-        Arc::new(self.clone())
+        let mut counts = self.lock();
+        counts.sinks += 1;
+        Arc::new(RunSink {
+            metrics: self.clone(),
+            number: counts.sinks,
+        })
     }
 
     /// Sets a gauge of counts by state, such as `ralph_queue_depth`, in place of what it had. A name that is no such gauge is ignored.
@@ -62,19 +79,32 @@ impl Metrics {
 
 impl EventSink for Metrics {
     fn emit(&self, event: &Event) {
-        self.lock().count(event);
+        self.lock().count(SHARED, event);
+    }
+}
+
+impl EventSink for RunSink {
+    fn emit(&self, event: &Event) {
+        self.metrics.lock().count(self.number, event);
+    }
+}
+
+impl Drop for RunSink {
+    fn drop(&mut self) {
+        let mut counts = self.metrics.lock();
+        counts.runs.retain(|(_, sink), _| *sink != self.number);
     }
 }
 
 impl Counts {
-    fn count(&mut self, event: &Event) {
+    fn count(&mut self, sink: u64, event: &Event) {
         let series = &mut self.series;
         match &event.kind {
             EventKind::RunStarted { agent, provider, .. } | EventKind::RunResumed { agent, provider, .. } => {
                 let labels = (agent.clone(), provider.clone());
-                self.runs.insert(event.run.clone(), labels);
+                self.runs.insert((event.run.clone(), sink), labels);
             }
-            EventKind::RunEnded { outcome, .. } => self.end_run(&event.run, *outcome),
+            EventKind::RunEnded { outcome, .. } => self.end_run(&event.run, sink, *outcome),
             EventKind::IterationEnded { gutter, seconds, .. } => {
                 let result = if *gutter { "gutter" } else { "ok" };
                 series.add("ralph_iterations_total", &[result], 1.0);
@@ -111,8 +141,8 @@ impl Counts {
         }
     }
 
-    fn end_run(&mut self, run: &RunId, outcome: RunEnd) {
-        let (agent, provider) = self.runs.remove(run).unwrap_or_default();
+    fn end_run(&mut self, run: &RunId, sink: u64, outcome: RunEnd) {
+        let (agent, provider) = self.runs.remove(&(run.clone(), sink)).unwrap_or_default();
         let labels = [&outcome.to_string(), agent.as_str(), provider.as_str()];
         self.series.add("ralph_run_outcomes_total", &labels, 1.0);
     }
@@ -155,8 +185,8 @@ mod tests {
 
     use super::*;
 
-    fn emit(metrics: &Metrics, run: &RunId, kind: EventKind) {
-        metrics.sink().emit(&Event {
+    fn emit(sink: &dyn EventSink, run: &RunId, kind: EventKind) {
+        sink.emit(&Event {
             at: Timestamp::UNIX_EPOCH,
             run: run.clone(),
             iteration: None,
@@ -209,6 +239,28 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
         }
         assert!(!text.contains(run.as_str()), "{text}");
+    }
+
+    #[test]
+    fn a_run_is_active_until_its_sink_is_dropped() {
+        let (metrics, run) = (Metrics::default(), RunId::random());
+        let resumed = || EventKind::RunResumed {
+            recorded: 0,
+            repaired: Vec::new(),
+            agent: "claude".to_owned(),
+            provider: "docker".to_owned(),
+        };
+        let lost = metrics.sink();
+        emit(&lost, &run, resumed());
+        // The same process has claimed it again before the first attempt has ended.
+        let next = metrics.sink();
+        emit(&next, &run, resumed());
+        drop(lost);
+        assert!(metrics.render().contains("ralph_active_runs 1\n"));
+        drop(next);
+        let text = metrics.render();
+        assert!(text.contains("ralph_active_runs 0\n"), "{text}");
+        assert!(!text.contains("ralph_run_outcomes_total{"), "{text}");
     }
 
     #[test]

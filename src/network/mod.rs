@@ -25,6 +25,7 @@ pub mod probe;
 mod request;
 mod rule;
 mod synthetic;
+mod trust_variables;
 mod verdict;
 
 pub use addition::{AllowableHosts, host_rule};
@@ -38,4 +39,5 @@ pub use preset::Preset;
 pub use request::{PolicyRequest, RequestContent};
 pub use rule::{PolicyRule, PolicyRuleError};
 pub use synthetic::SyntheticAddresses;
+pub(crate) use trust_variables::{BUNDLE_VARIABLES, JAVA_VARIABLE, NODE_VARIABLE, is_trust_variable};
 pub use verdict::{Denial, PolicyLine, PolicyVerdict};

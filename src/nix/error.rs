@@ -48,7 +48,7 @@ pub enum NixError {
         log_tail: String,
     },
     /// The package evaluates but does not build.
-    #[error("cannot build `{output}` of {flake} ({status})")]
+    #[error("cannot build `{output}` of {flake} ({status}):\n{log_tail}")]
     BuildFailed {
         /// The flake.
         flake: String,
@@ -72,8 +72,6 @@ pub enum NixError {
     NoBuilder {
         /// The system of the package.
         system: &'static str,
-        /// The end of its log.
-        log_tail: String,
     },
     /// Anything else: what failed, and the cause.
     #[error("{0}")]

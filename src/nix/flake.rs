@@ -148,7 +148,7 @@ impl Flake {
         let log_tail = tail(&exit.stderr);
         if NO_BUILDER.iter().any(|words| log_tail.contains(words)) {
             let system = output.system;
-            return NixError::NoBuilder { system, log_tail };
+            return NixError::NoBuilder { system };
         }
         let (flake, output, status) = (self.name(), output.clone(), exit.status);
         match self.has_package(&output).await {

@@ -418,6 +418,7 @@ mod tests {
                 verdict,
                 rule: String::new(),
                 needs: None,
+                failed: None,
                 sent: 0,
                 received: 0,
                 count,

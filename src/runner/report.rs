@@ -10,11 +10,10 @@ use crate::agent::{AgentSession, ReportedAction};
 use crate::clock::Clock;
 use crate::event::{Event, EventKind, EventSink, RunEnd};
 use crate::exec::{CapturedOutput, OutputLine, OutputSink, OutputStream};
-use crate::failure::without_escapes;
 use crate::id::RunId;
 use crate::secret::{RedactingStream, Redactor};
 use crate::state::{Journal, JournalEntry, StateError};
-use crate::text::{error_chain, one_line};
+use crate::text::{error_chain, one_line, without_escapes};
 
 use super::actions::ActionsLog;
 use super::{RunError, RunInputs, RunParts};

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::error::warn_not_removed;
 use super::files::FileOwner;
 use super::name::names;
 use super::owner::Owner;
@@ -60,8 +59,8 @@ pub(super) trait WorkspaceBackend: Send + Sync + 'static {
     /// Changes with everything that a sandbox is created from. `None` if the image of the spec does not exist.
     async fn fingerprint(&self, spec: &SandboxSpec) -> Result<Option<String>, SandboxError>;
 
-    /// Creates and starts a sandbox. `None` if the backend uses the name for something else already. Removes whatever
-    /// it created if it fails, except for the directory.
+    /// Creates and starts a sandbox. `None` if the backend uses the name for something else already. If it fails, removes
+    /// whatever it created, and the directory unless only that leads to what could not be removed.
     async fn create(
         &self,
         dir: &SandboxDir,
@@ -223,13 +222,9 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
             if !dir.create(record, owner)? {
                 continue;
             }
-            match self.backend.create(&dir, spec, record).await {
-                Ok(Some(sandbox)) => return Ok(sandbox),
-                Ok(None) => dir.remove().await?,
-                Err(error) => {
-                    warn_not_removed(&name, dir.remove().await);
-                    return Err(error);
-                }
+            match self.backend.create(&dir, spec, record).await? {
+                Some(sandbox) => return Ok(sandbox),
+                None => dir.remove().await?,
             }
         }
         Err(names_are_taken(B::NAME, spec))

@@ -17,6 +17,7 @@ use super::push::Remote;
 use super::repository::Repository;
 use crate::exec::{Command, Host};
 use crate::id::ObjectId;
+use crate::secret::Redactor;
 
 /// How often a lock is tried that another process has.
 const LOCK_RETRY: Duration = Duration::from_millis(100);
@@ -127,13 +128,15 @@ impl Repository {
     }
 
     /// The differences between two commits or trees, as text: every line, or only the number of changed lines by file.
-    /// About `limit` bytes are kept.
+    /// About `limit` bytes are kept, without secrets that the redactor knows and without parts of them where something is left
+    /// out.
     pub async fn diff_text(
         &self,
         from: &ObjectId,
         to: &ObjectId,
         only_counts: bool,
         limit: usize,
+        redactor: &Redactor,
     ) -> Result<ShownDiff, ScmError> {
         let form = if only_counts { "--stat" } else { "--patch" };
         let command = self
@@ -146,7 +149,7 @@ impl Repository {
             return Err(failure(&command, &exit));
         }
         Ok(ShownDiff {
-            text: exit.stdout.text(),
+            text: exit.stdout.redacted(redactor),
             bytes: exit.stdout.total(),
         })
     }

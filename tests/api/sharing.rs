@@ -191,3 +191,21 @@ fn an_exported_run_is_one_file_without_scripts_and_secrets() {
         assert!(!html.contains(forbidden), "{forbidden} is in {html}");
     }
 }
+
+#[test]
+fn a_secret_that_is_cut_in_two_is_not_shown_in_part() {
+    let place = done();
+    place.write(".env", &format!("ANTHROPIC_API_KEY='{SECRET}'\n"));
+    let (id, notes) = (place.run_id(), place.run_dir().join("ralph/notes.md"));
+    let service = Service::start(place);
+    let cookie = enter(&service, &share(&service, &id)).cookie.unwrap();
+    // How much is shown of a file, by the way to it.
+    for (path, shown) in [("/export", 256 << 10), ("/file?path=.ralph/notes.md", 1 << 20)] {
+        let before = "x".repeat(shown - SECRET.len() / 2);
+        std::fs::write(&notes, before + SECRET).unwrap();
+        let answer = visit(&service, &cookie, "GET", &format!("/api/runs/{id}{path}"));
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(answer.body.contains("xxxx"), "{path}");
+        assert!(!answer.body.contains("sk-test-"), "{path}");
+    }
+}

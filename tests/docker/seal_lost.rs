@@ -1,8 +1,8 @@
 //! A part of the seal is lost, stopped or taken over: the sandbox is closed until it is sealed again.
 
 use ralph::exec::{Command, Discard};
-use ralph::sandbox::Provider;
 use ralph::sandbox::docker::SealError;
+use ralph::sandbox::{Provider, SandboxErrorKind};
 
 use crate::docker_test::sandbox_dirs;
 use crate::life::{disown, elsewhere};
@@ -78,6 +78,20 @@ async fn a_sandbox_that_was_stopped_is_sealed_again_when_it_starts() {
         assert!(tried.unwrap_err().to_string().ends_with("is stopped"));
         sandbox.start().await.unwrap();
     }
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_holder_of_a_sandbox_that_is_gone_is_stopped_too() {
+    let sealed = need!(Sealed::new().await);
+    let sandbox = sealed.room.create().await;
+    docker(&sealed.room.engine, &["rm", "--force", sandbox.id()]);
+    let error = sandbox.stop().await.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::Lost, "{error:?}");
+    let is_running = sealed
+        .room
+        .inspect(&holder(sandbox.as_ref()), "{{.State.Running}}");
+    assert_eq!(is_running, "false");
     sandbox.close().await.unwrap();
 }
 

@@ -125,6 +125,27 @@ async fn an_unfinished_vm_is_created_again(#[values(Program::Tart, Program::Sbx)
 }
 
 #[tokio::test]
+async fn a_vm_that_cannot_be_removed_after_a_failed_creation_is_removed_later() {
+    let ground = need!(Ground::new(Program::Tart).await);
+    let faults = ["boot-fails", "delete-fails"];
+    for fault in faults {
+        ground.site.put(fault, "");
+    }
+    let created = ground.provider().create(&ground.spec).await;
+    let error = created.err().unwrap().to_string();
+    assert!(error.contains("the virtual machine failed to start"), "{error}");
+    assert_eq!((ground.vms().len(), ground.places().len()), (1, 1));
+    for fault in faults {
+        std::fs::remove_file(ground.site.path("bin/state").join(fault)).unwrap();
+    }
+    ground.disown();
+    let later = ground.provider().create(&ground.another_run()).await.unwrap();
+    assert_eq!(ground.vms(), [later.id()]);
+    later.close().await.unwrap();
+    assert!(ground.vms().is_empty() && ground.places().is_empty());
+}
+
+#[tokio::test]
 async fn a_stopped_vm_is_removed_and_cloned_again() {
     let ground = need!(Ground::new(Program::Tart).await);
     let sandbox = ground.provider().create(&ground.spec).await.unwrap();

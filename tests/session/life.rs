@@ -1,5 +1,6 @@
 //! How commands are ended, with everything they started, and what becomes of a session.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -9,6 +10,7 @@ use ralph::sandbox::session::SessionError;
 use rstest::rstest;
 
 use crate::guest_session::{GuestSession, beats, goes_on, in_time};
+use crate::support::skip;
 
 /// Whether the command failed because its session was lost.
 fn is_lost(result: &Result<Exit, SandboxError>) -> bool {
@@ -212,6 +214,31 @@ async fn a_dropped_command_is_ended_and_the_session_goes_on() {
         // The word for it goes to its keeper, and this went to another.
         in_time(async { while bench.lives(&name).await {} }).await;
     }
+}
+
+/// A program that became root, which a guest of another user may not kill.
+#[tokio::test]
+async fn a_process_that_cannot_be_killed_is_not_reported_as_ended() {
+    let bench = crate::need!(GuestSession::as_unique_user().await);
+    let become_root = bench.path("setpriv");
+    std::fs::copy(crate::need!(skip::program("setpriv")), &become_root).unwrap();
+    std::fs::set_permissions(&become_root, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let command = Command::shell("./setpriv --reuid=0 sh -c 'echo $$ > began; exec sleep 60'");
+    let mut output = Discard;
+    let began = tokio::select! {
+        exit = bench.session.exec(&command, &mut output) => Err(format!("nothing becomes root here: {exit:?}")),
+        () = bench.wait_for("began") => Ok(()),
+    };
+    crate::need!(began);
+    let ended = in_time(bench.session.end_processes()).await;
+    let left = std::fs::read_to_string(bench.path("began")).unwrap();
+    let killed = std::process::Command::new("kill").arg(left.trim()).status();
+    assert!(killed.unwrap().success(), "it ended");
+    let error = ended.unwrap_err();
+    assert!(
+        matches!(error.cause(), Some(SessionError::Silent { .. })),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

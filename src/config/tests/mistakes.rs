@@ -33,6 +33,7 @@ use super::*;
 #[case::credential_of_another_service("[sandbox]\nenv_passthrough = ['NPM_TOKEN']", &["ralph.toml:2:19: `sandbox.env_passthrough`: `NPM_TOKEN` is a credential, and no sandbox ever holds one; take it out of the list"])]
 #[case::credential_of_a_cloud("[sandbox]\nenv_passthrough = ['AWS_SECRET_ACCESS_KEY']", &["ralph.toml:2:19: `sandbox.env_passthrough`: `AWS_SECRET_ACCESS_KEY` is a credential, and no sandbox ever holds one; take it out of the list"])]
 #[case::credential_into_the_sandbox("[sandbox]\nenv_passthrough = ['PATH', 'GITHUB_PAT']", &["ralph.toml:2:19: `sandbox.env_passthrough`: `GITHUB_PAT` is a credential, and no sandbox ever holds one; take it out of the list"])]
+#[case::variable_of_certificates("[sandbox.env]\nPIP_CERT = 'x'", &["ralph.toml:2:12: `sandbox.env.PIP_CERT`: ralph sets this variable itself; choose another name"])]
 #[case::reserved_variable("[sandbox.env]\nhttps_proxy = 'x'", &["ralph.toml:2:15: `sandbox.env.https_proxy`: ralph sets this variable itself; choose another name"])]
 #[case::bad_variable("[sandbox.env]\n'A-B' = 'x'", &["ralph.toml:2:9: `sandbox.env.A-B`: the name of a variable has only letters, digits and `_`"])]
 #[case::secret_without_hosts("[sandbox.secrets.KEY]\nfrom = 'OWN_KEY'", &["ralph.toml:2:8: `sandbox.secrets.KEY`: a secret needs either `hosts`, the names of the hosts that it is sent to, or `dangerously_pass = true`"])]

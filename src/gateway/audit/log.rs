@@ -325,6 +325,7 @@ mod tests {
             verdict: AuditVerdict::Denied,
             rule: "host not in policy".to_owned(),
             needs: None,
+            failed: None,
             sent: 0,
             received: 0,
             count: 1,

@@ -31,6 +31,9 @@ pub struct AuditRecord {
     /// What would allow it, when that is not a line with its host and port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<AuditRemedy>,
+    /// Why there was no connection, although it was allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
     /// Bytes that the sandbox sent.
     pub sent: u64,
     /// Bytes that the sandbox received.
@@ -81,6 +84,7 @@ impl AuditRecord {
             verdict,
             rule,
             needs,
+            failed: None,
             sent: 0,
             received: 0,
             count: 1,
@@ -101,6 +105,7 @@ impl AuditRecord {
             verdict: AuditVerdict::Denied,
             rule: reason.to_owned(),
             needs: Some(AuditRemedy::Never),
+            failed: None,
             sent: 0,
             received: 0,
             count,

@@ -181,6 +181,7 @@ mod tests {
             verdict,
             rule: String::new(),
             needs: None,
+            failed: None,
             sent: 1,
             received: 2,
             count: 1,

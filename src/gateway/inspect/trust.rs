@@ -5,20 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::keystore;
 use super::roots::certificates;
-
-/// Variables with a file that replaces the trusted certificates of a program.
-const BUNDLE_VARIABLES: [&str; 7] = [
-    "SSL_CERT_FILE", // OpenSSL, and with it Python and Ruby; Go; rustls
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "REQUESTS_CA_BUNDLE",
-    "PIP_CERT",
-    "CARGO_HTTP_CAINFO",
-    "NIX_SSL_CERT_FILE",
-];
-/// The variable with a file of additional certificates for Node.
-const NODE_VARIABLE: &str = "NODE_EXTRA_CA_CERTS";
-const JAVA_VARIABLE: &str = "JAVA_TOOL_OPTIONS";
+use crate::network::{BUNDLE_VARIABLES, JAVA_VARIABLE, NODE_VARIABLE};
 
 /// The files: the authority, all trusted certificates, and the same for Java.
 const AUTHORITY_FILE: &str = "authority.pem";
@@ -78,6 +65,7 @@ fn join(image: &[u8], authority: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::is_trust_variable;
 
     #[test]
     fn the_certificates_of_the_image_stay_trusted() {
@@ -94,6 +82,12 @@ mod tests {
         assert_eq!(content(&trust.env["SSL_CERT_FILE"]), trust.bundle);
         assert_eq!(content(&trust.env["NODE_EXTRA_CA_CERTS"]), authority.into_bytes());
         assert!(trust.env["JAVA_TOOL_OPTIONS"].contains("/trust/trust.jks"));
+        // `sandbox.env` refuses exactly these.
+        assert!(
+            trust.env.keys().all(|name| is_trust_variable(name)),
+            "{:?}",
+            trust.env
+        );
         let two_entries = [0, 0, 0, 2];
         assert_eq!(content("/trust/trust.jks")[8..12], two_entries);
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
+use super::super::error::warn_not_removed;
 use super::super::files::{FileOwner, WorkspaceFiles};
 use super::super::guest_file::{self, GuestFile};
 use super::super::lifecycle::Lifecycle;
@@ -337,7 +338,11 @@ impl WorkspaceBackend for DockerBackend {
         spec: &SandboxSpec,
         record: &SandboxRecord,
     ) -> Result<Option<DockerSandbox>, SandboxError> {
-        create::create(self.host().await?, dir, spec, record).await
+        let created = async { create::create(self.host().await?, dir, spec, record).await }.await;
+        if created.is_err() {
+            warn_not_removed(&dir.name(), dir.remove().await);
+        }
+        created
     }
 
     async fn open(

@@ -308,11 +308,12 @@ impl Sandbox for DockerSandbox {
     async fn stop(&self) -> Result<(), SandboxError> {
         self.lifecycle.enter(LifecycleState::Stopped, &self.name)?;
         self.close_gateway().await;
+        let mut stopped = Ok(());
         for container in self.containers() {
             let killed = self.engine().kill_container(container).await;
-            self.explain(killed).await?;
+            stopped = stopped.and(self.explain(killed).await);
         }
-        Ok(())
+        stopped
     }
 
     async fn close(&self) -> Result<(), SandboxError> {

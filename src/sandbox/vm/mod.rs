@@ -153,7 +153,11 @@ impl<D: VmDriver> WorkspaceBackend for VmBackend<D> {
         spec: &SandboxSpec,
         _record: &SandboxRecord,
     ) -> Result<Option<VmSandbox<D>>, SandboxError> {
-        if self.driver.list().await?.contains_key(&dir.name()) {
+        let listed = self.driver.list().await;
+        if listed.is_err() {
+            warn_not_removed(&dir.name(), dir.remove().await);
+        }
+        if listed?.contains_key(&dir.name()) {
             return Ok(None);
         }
         let created = async {
@@ -165,7 +169,12 @@ impl<D: VmDriver> WorkspaceBackend for VmBackend<D> {
         };
         let created = created.await;
         if created.is_err() {
-            warn_not_removed(&dir.name(), self.remove_at(dir).await);
+            // A VM without a directory would never be found again.
+            let removed = async {
+                self.remove_at(dir).await?;
+                dir.remove().await
+            };
+            warn_not_removed(&dir.name(), removed.await);
         }
         created
     }

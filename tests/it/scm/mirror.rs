@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ralph::scm::{Repository, ScmError, SeedPack};
+use ralph::secret::{Redactor, Secret};
 
 use super::{World, git, write};
 use crate::support::dir_sandbox::host;
@@ -120,9 +121,10 @@ async fn a_person_sees_what_differs() {
     let user = world.dir.path().join("user");
     commit_file(&user, "new.txt", "new\n");
     let tip = world.repository.resolve("HEAD").await.unwrap();
+    let all = Redactor::default();
     let patch = world
         .repository
-        .diff_text(&world.base, &tip, false, 1000)
+        .diff_text(&world.base, &tip, false, 1000, &all)
         .await
         .unwrap();
     assert!(
@@ -130,7 +132,10 @@ async fn a_person_sees_what_differs() {
         "{patch:?}"
     );
     assert_eq!(patch.bytes, patch.text.len() as u64);
-    let stat = world.repository.diff_text(&world.base, &tip, true, 1000).await;
+    let stat = world
+        .repository
+        .diff_text(&world.base, &tip, true, 1000, &all)
+        .await;
     let stat = stat.unwrap().text;
     assert!(stat.contains("new.txt | 1 +"), "{stat}");
     let unknown = super::id(&"1".repeat(40));
@@ -146,9 +151,19 @@ async fn a_person_sees_what_differs() {
     // A diff that is too long says what is missing.
     let cut = world
         .repository
-        .diff_text(&world.base, &tip, false, 40)
+        .diff_text(&world.base, &tip, false, 40, &all)
         .await
         .unwrap();
     assert_eq!(cut.bytes, patch.bytes);
     assert!(cut.text.contains(" bytes not kept "), "{cut:?}");
+    // What is cut in two is a secret: no part of it is left.
+    let (head, _) = cut.text.split_once("\n[... ").unwrap();
+    let torn = &head[head.len() - 8..];
+    let secret = Secret::new(format!("{torn} and more"));
+    let redacted = world
+        .repository
+        .diff_text(&world.base, &tip, false, 40, &Redactor::new([secret]))
+        .await
+        .unwrap();
+    assert!(!redacted.text.contains(torn), "{redacted:?}");
 }
