@@ -83,14 +83,14 @@ async fn a_missing_object_of_a_checkpoint_is_named() {
         file("journal/000001.jsonl", "one\n"),
         file("journal/000002.jsonl", "two\n"),
     ];
-    let saved = saver.save(None, 1, &files).await.unwrap();
+    let first = saver.save(None, 1, &files).await.unwrap();
     let checkpoints = &saver.checkpoints;
-    assert_eq!(checkpoints.files_in(&saved, "journal").await.unwrap(), files);
+    assert_eq!(checkpoints.files_in(&first, "journal").await.unwrap(), files);
     let user = saver.world.user();
-    let lost = git(&user, &["rev-parse", &format!("{saved}:{}", files[1].path)]);
+    let lost = git(&user, &["rev-parse", &format!("{first}:{}", files[1].path)]);
     let (dir, rest) = lost.trim().split_at(2);
     std::fs::remove_file(user.join(".git/objects").join(dir).join(rest)).unwrap();
-    let error = checkpoints.files_in(&saved, "journal").await.unwrap_err();
+    let error = checkpoints.files_in(&first, "journal").await.unwrap_err();
     let said = error.to_string();
     assert!(
         said.contains(lost.trim()) && said.contains(&files[1].path),

@@ -271,7 +271,8 @@ async fn a_disk_without_room_for_a_download_is_not_blamed_on_the_sandbox() {
         .unwrap();
     let small = dir.path().join("small");
     let _disk = need!(SmallDisk::mount(&small, "64k"));
-    let download = sandbox.files().download(&inside, &small.join("bundle"), 1 << 20);
+    let copy = small.join("bundle");
+    let download = sandbox.files().download(&inside, &copy, 1 << 20);
     let error = download.await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Host, "{error}");
 }
