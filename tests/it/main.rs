@@ -36,6 +36,7 @@ mod notify;
 mod output;
 mod patch;
 mod paths;
+mod picture;
 mod profiles;
 mod redaction;
 mod reference;
