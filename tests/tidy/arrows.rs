@@ -54,7 +54,9 @@ fn the_table_has_no_circles() {
 #[test]
 fn the_picture_of_the_modules_is_up_to_date() {
     let table = table(&repository::text("ARCHITECTURE.md"));
-    let imports = table.keys().map(|module| (module.clone(), imports(&table, module)));
+    let imports = table
+        .keys()
+        .map(|module| (module.clone(), imports(&table, module)));
     repository::check("docs/images/modules.svg", &layers::picture(&imports.collect()));
 }
 
