@@ -16,6 +16,7 @@ mod config_cli;
 mod control;
 mod demo;
 mod direct;
+mod documents;
 mod events;
 mod evidence;
 mod examples;
