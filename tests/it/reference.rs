@@ -213,7 +213,7 @@ fn manual_pages_name_only_pages_that_exist() {
 
 /// The committed page is this text; with `RALPH_UPDATE_REFERENCE=1` it becomes it.
 #[track_caller]
-fn check(page: &str, text: &str) {
+pub(crate) fn check(page: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
     if std::env::var_os("RALPH_UPDATE_REFERENCE").is_some_and(|value| value == "1") {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -222,7 +222,7 @@ fn check(page: &str, text: &str) {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == text,
-        "{page} is stale; `RALPH_UPDATE_REFERENCE=1 cargo test --test it reference` rewrites it"
+        "{page} is stale; `RALPH_UPDATE_REFERENCE=1 cargo test --test it up_to_date` rewrites it"
     );
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::repository::{self, File};
-use crate::{none, rust};
+use crate::{layers, none, rust};
 
 /// What each module may import, by module.
 type Table = BTreeMap<String, Allowed>;
@@ -49,6 +49,15 @@ fn the_table_has_no_circles() {
         "modules that import themselves in the end",
         circles(&table(&repository::text("ARCHITECTURE.md"))),
     );
+}
+
+#[test]
+fn the_picture_of_the_modules_is_up_to_date() {
+    let table = table(&repository::text("ARCHITECTURE.md"));
+    let imports = table
+        .keys()
+        .map(|module| (module.clone(), imports(&table, module)));
+    repository::check("docs/images/modules.svg", &layers::picture(&imports.collect()));
 }
 
 /// The findings in one file.
@@ -163,19 +172,23 @@ fn row(line: &str) -> Option<(String, Allowed)> {
     Some((quoted(module).pop_first()?, allowed))
 }
 
+/// What a module may import.
+fn imports(table: &Table, module: &str) -> BTreeSet<String> {
+    match table.get(module) {
+        Some(Allowed::These(targets)) => targets.clone(),
+        Some(Allowed::Everything) => table.keys().filter(|name| *name != module).cloned().collect(),
+        None => BTreeSet::new(),
+    }
+}
+
 /// The modules that reach themselves by following the table.
 fn circles(table: &Table) -> Vec<String> {
-    let next = |module: &String| match table.get(module) {
-        Some(Allowed::These(targets)) => targets.iter().cloned().collect(),
-        Some(Allowed::Everything) => table.keys().filter(|name| *name != module).cloned().collect(),
-        None => Vec::new(),
-    };
     let reaches_itself = |module: &&String| {
         let mut seen = BTreeSet::new();
-        let mut open = next(module);
+        let mut open: Vec<String> = imports(table, module).into_iter().collect();
         while let Some(name) = open.pop() {
             if seen.insert(name.clone()) {
-                open.extend(next(&name));
+                open.extend(imports(table, &name));
             }
         }
         seen.contains(*module)

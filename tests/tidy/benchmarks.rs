@@ -8,7 +8,7 @@ use ralph::chart::{DotRange, DotRangeChart, DotRangeGroup, dot_range_chart};
 use serde::Deserialize;
 
 use crate::none;
-use crate::repository;
+use crate::repository::{self, check, is_update};
 
 const PAGE: &str = "docs/benchmarks.md";
 const BEGIN: &str = "<!-- Generated from benches/results; `RALPH_UPDATE_REFERENCE=1 cargo test --test tidy benchmarks` rewrites it. -->\n";
@@ -269,21 +269,6 @@ fn circumstances_row(one: &BenchResults) -> String {
     )
 }
 
-/// The committed file is this text; with `RALPH_UPDATE_REFERENCE=1` it becomes it.
-#[track_caller]
-fn check(file: &str, text: &str) {
-    let path = repository::root().join(file);
-    if is_update() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-    }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        committed == text,
-        "{file} is stale; `RALPH_UPDATE_REFERENCE=1 cargo test --test tidy benchmarks` rewrites it"
-    );
-}
-
 /// Plots that no result makes any more.
 fn remove_or_find_stale(charts: &[(String, String)]) {
     let Ok(images) = std::fs::read_dir(repository::root().join("docs/images")) else {
@@ -310,8 +295,4 @@ fn remove_or_find_stale(charts: &[(String, String)]) {
         "plots without results",
         stale.iter().map(|path| path.display().to_string()),
     );
-}
-
-fn is_update() -> bool {
-    std::env::var_os("RALPH_UPDATE_REFERENCE").is_some_and(|value| value == "1")
 }

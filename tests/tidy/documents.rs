@@ -31,6 +31,46 @@ fn the_index_of_decisions_lists_each_of_them() {
     );
 }
 
+/// docs/README.md is the list of the pages for readers on GitHub.
+#[test]
+fn the_site_has_every_page() {
+    let page = |file: &File| {
+        let path = file.path.strip_prefix("docs/")?;
+        (file.extension() == Some("md")).then(|| path.to_owned())
+    };
+    let mut written: BTreeSet<String> = repository::files().iter().filter_map(page).collect();
+    written.retain(|path| !["README.md", "SUMMARY.md"].contains(&path.as_str()));
+    let listed: BTreeSet<String> = links(&repository::text("docs/SUMMARY.md"))
+        .map(|(_, link)| link)
+        .collect();
+    let differing = written.symmetric_difference(&listed).cloned();
+    none(
+        "pages that docs/SUMMARY.md does not list, or that it lists and are not there",
+        differing,
+    );
+}
+
+/// On the site only `docs/` is there: other files are linked by the address of the repository.
+#[test]
+fn pages_of_the_site_link_to_pages_of_the_site() {
+    let leaves = |file: &File, link: &str| {
+        let depth = file.path.matches('/').count() - 1;
+        link.matches("../").count() > depth
+    };
+    let pages = repository::files().into_iter().filter(|file| {
+        file.path.starts_with("docs/") && file.extension() == Some("md") && file.path != "docs/README.md"
+    });
+    let findings = pages.flat_map(|file| {
+        let leaving: Vec<_> = links(&file.text)
+            .filter(|(_, link)| leaves(&file, link))
+            .collect();
+        leaving
+            .into_iter()
+            .map(move |(line, link)| format!("{}:{line}: {link}", file.path))
+    });
+    none("links that leave the site", findings);
+}
+
 #[test]
 fn every_crate_that_is_built_on_has_its_reason() {
     let document = repository::text("ARCHITECTURE.md");
@@ -215,12 +255,19 @@ fn broken_links(file: &File) -> Vec<String> {
         .parent()
         .map(Path::to_owned)
         .unwrap_or_default();
-    let is_broken = |(_, link): &(usize, String)| !folder.join(link).exists();
+    let is_broken = |(_, link): &(usize, String)| match link.strip_prefix('/') {
+        Some(path) => !repository::root().join(path).exists(),
+        None => !folder.join(link).exists(),
+    };
     let shown = |(line, link)| format!("{}:{line}: {link}", file.path);
     links(&file.text).filter(is_broken).map(shown).collect()
 }
 
-/// The relative links `[text](path)` of a Markdown text, with their lines; not those in blocks of code.
+/// Where the files of this repository are on the web.
+const REPOSITORY: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main");
+
+/// The links `[text](path)` of a Markdown text to files of this repository, with their lines; not those in blocks of code. One
+/// by the address of the repository begins with `/`.
 fn links(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut in_code = false;
     let prose = text.lines().enumerate().filter(move |(_, line)| {
@@ -232,7 +279,8 @@ fn links(text: &str) -> impl Iterator<Item = (usize, String)> {
         let ends = line
             .split("](")
             .skip(1)
-            .filter_map(|rest| rest.split([')', '#', ' ']).next());
+            .filter_map(|rest| rest.split([')', '#', ' ']).next())
+            .map(|link| link.strip_prefix(REPOSITORY).unwrap_or(link));
         ends.filter(|link| !link.is_empty() && !link.contains(':'))
             .map(str::to_owned)
             .collect::<Vec<_>>()
@@ -242,7 +290,8 @@ fn links(text: &str) -> impl Iterator<Item = (usize, String)> {
 
 mod tests {
     use super::{
-        broken_links, dependencies, holds_message, links, listed_suites, messages, missing_files, plain_code,
+        REPOSITORY, broken_links, dependencies, holds_message, links, listed_suites, messages, missing_files,
+        plain_code,
     };
     use crate::repository::File;
 
@@ -294,11 +343,14 @@ mod tests {
 
     #[test]
     fn a_link_is_followed_from_its_own_document() {
-        let text = "[a](main.rs) [b](../run) [c](nowhere.md)".to_owned();
+        let text = format!(
+            "[a](main.rs) [b](../run) [c](nowhere.md) [d]({REPOSITORY}/src) [e]({REPOSITORY}/nowhere)"
+        );
         let file = File {
             path: "tests/tidy/x.md".into(),
             text,
         };
-        assert_eq!(broken_links(&file), ["tests/tidy/x.md:1: nowhere.md"]);
+        let expected = ["tests/tidy/x.md:1: nowhere.md", "tests/tidy/x.md:1: /nowhere"];
+        assert_eq!(broken_links(&file), expected);
     }
 }

@@ -12,6 +12,7 @@ mod arrows;
 mod benchmarks;
 mod documents;
 mod duties;
+mod layers;
 mod names;
 mod nix;
 mod package;

@@ -54,6 +54,25 @@ pub fn text(path: &str) -> String {
     read(path).unwrap_or_else(|| panic!("{path} is missing")).text
 }
 
+/// The committed file is this text; with `RALPH_UPDATE_REFERENCE=1` it becomes it.
+#[track_caller]
+pub fn check(file: &str, text: &str) {
+    let path = root().join(file);
+    if is_update() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == text,
+        "{file} is stale; `RALPH_UPDATE_REFERENCE=1 cargo test --test tidy` rewrites it"
+    );
+}
+
+pub fn is_update() -> bool {
+    std::env::var_os("RALPH_UPDATE_REFERENCE").is_some_and(|value| value == "1")
+}
+
 /// `None` for what is no text, and for a tracked file that was deleted and not yet committed.
 fn read(path: &str) -> Option<File> {
     let text = std::fs::read_to_string(PathBuf::from(root()).join(path)).ok()?;
