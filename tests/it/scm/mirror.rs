@@ -141,7 +141,7 @@ async fn a_person_sees_what_differs() {
     let unknown = super::id(&"1".repeat(40));
     let error = world
         .repository
-        .diff_text(&world.base, &unknown, false, 1000)
+        .diff_text(&world.base, &unknown, false, 1000, &all)
         .await;
     let error = error.unwrap_err();
     assert!(
