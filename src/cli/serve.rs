@@ -15,6 +15,7 @@ use crate::service::{
     keep_going, remove_ended_runs,
 };
 use crate::store::{ApiScope, ApiSecretKind, Label, Store};
+use crate::text::counted;
 
 use super::overrides::{flags, quiet_configuration};
 use super::signals::Signals;
@@ -170,8 +171,8 @@ impl ServiceParts {
             let labels = worker::offers(context, config, args.labels).await?;
             let shown: Vec<&str> = labels.iter().map(Label::as_str).collect();
             context.ui.say(format_args!(
-                "Working on up to {} runs of the queue at a time, with {}.",
-                settings.workers,
+                "Working on up to {} of the queue at a time, with {}.",
+                counted(settings.workers, "run"),
                 shown.join(", ")
             ));
             Some(worker::options(config, WorkerEnd::Never, labels, slots.clone()))
