@@ -179,8 +179,9 @@ impl Keeper {
                 }
             }
             Some(KeeperRequest::Kill) => {
+                let gone = self.kill()?;
                 // Otherwise the guest abandons the keeper, and tries it itself.
-                if self.kill()? {
+                if gone {
                     self.report(KeeperReport::Gone);
                 }
             }
