@@ -147,14 +147,7 @@ impl Attempt {
             never = exchange.run(), if self.store.is_shared() => match never {},
             never = self.index.follow_run(&self.claim.run) => match never {},
         };
-        let left = match end {
-            // It has stopped its sandbox itself.
-            AttemptEnd::Ended(_) => Ok(()),
-            // The run goes on elsewhere. Nothing would ever use or remove the sandbox of this worker.
-            AttemptEnd::Lost => run.remove_sandbox().await,
-            _ => run.stop_sandbox().await,
-        };
-        if let Err(error) = left {
+        if let Err(error) = self.leave_sandbox(&run, &end).await {
             let id = &self.claim.run;
             let reporter = &self.context.reporter;
             reporter.warn(&format!("run {id}: the sandbox could not be stopped: {error}"));
@@ -166,6 +159,20 @@ impl Attempt {
             // It may have ended before it was interrupted.
             AttemptEnd::Failed(_) | AttemptEnd::Shutdown => self.recorded_end().unwrap_or(end),
             end => end,
+        }
+    }
+
+    /// Stops the sandbox where this host goes on with the run. If another one may, nothing would ever use or remove the sandbox,
+    /// so it is removed: what the run needs is in its repository.
+    async fn leave_sandbox(&self, run: &ActiveRun, end: &AttemptEnd) -> Result<(), AssemblyError> {
+        match end {
+            // It has removed its sandbox itself.
+            AttemptEnd::Ended(outcome) if outcome.kind == RunOutcomeKind::Done => Ok(()),
+            AttemptEnd::Lost => run.remove_sandbox().await,
+            _ if self.store.is_shared() => run.remove_sandbox().await,
+            // It has stopped its sandbox itself.
+            AttemptEnd::Ended(_) => Ok(()),
+            _ => run.stop_sandbox().await,
         }
     }
 

@@ -37,13 +37,13 @@ pub(crate) async fn submit(
     store: &Store,
     request: SubmitRequest,
 ) -> Result<RunId, AssemblyError> {
-    let (queued, run, is_new) = match request.run {
+    let (queued, run) = match request.run {
         SubmittedRun::New(builder) => {
             let prepared = builder.prepare().await?;
             let queued = prepared.queued().await?;
             // Refused before the run exists.
             labels(context, store, &queued, &request.labels)?;
-            (queued, prepared.create().await?.facts().id.clone(), true)
+            (queued, prepared.create().await?.facts().id.clone())
         }
         SubmittedRun::Existing(run) => {
             let dir = context.surroundings.runs()?.open(&run)?;
@@ -51,7 +51,12 @@ pub(crate) async fn submit(
             if dir.holder()?.is_none() {
                 dir.inbox().discard_orders()?;
             }
-            (QueuedRun::of_run(context, &dir).await?, run, false)
+            if store.queue_row(&run).await?.is_some() {
+                // It keeps the labels and limits that it was queued with.
+                store.requeue(&run).await?;
+                return Ok(run);
+            }
+            (QueuedRun::of_run(context, &dir).await?, run)
         }
     };
     let submission = Submission {
@@ -66,7 +71,7 @@ pub(crate) async fn submit(
         not_before: request.not_before,
         max_attempts: request.max_attempts,
     };
-    let added = store.submit(&submission).await.map_err(|error| {
+    store.submit(&submission).await.map_err(|error| {
         let id = &submission.run;
         let message = format!(
             "run `{id}` was created and not queued: {}",
@@ -74,9 +79,6 @@ pub(crate) async fn submit(
         );
         AssemblyError::runtime(message).with_hint(format!("`ralph submit --run {id}` queues it"))
     })?;
-    if !added && !is_new {
-        store.requeue(&submission.run).await?;
-    }
     Ok(submission.run)
 }
 

@@ -168,6 +168,11 @@ impl Desk {
         }
     }
 
+    /// The sandbox on the host itself that a run has there.
+    pub fn sandbox(&self, host: &str, run: &str) -> PathBuf {
+        self.home(host).join("runs").join(run).join("sandbox")
+    }
+
     /// `ralph worker` on a host, with a short lease.
     pub fn worker(&self, host: &str, args: &[&str]) -> Command {
         let lease = format!("worker.lease_seconds={}", LEASE.as_secs());

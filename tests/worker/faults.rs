@@ -133,8 +133,10 @@ async fn a_worker_that_was_suspended_writes_nothing_any_more() {
     ended.expect(0, &["the lease is lost"]);
     assert_eq!((desk.refs(), desk.row(&run).await), before);
     assert_eq!(desk.processes(), [""; 0], "its sandbox is stopped");
-    let sandbox = desk.home("first").join("runs").join(&run).join("sandbox");
-    assert!(!sandbox.exists(), "nothing would ever use it again");
+    assert!(
+        !desk.sandbox("first", &run).exists(),
+        "nothing would ever use it again"
+    );
 }
 
 /// The worker lost its lease, or was killed, after the end was recorded and before the branch was released.

@@ -155,6 +155,33 @@ async fn an_attempt_that_failed_is_repeated_after_a_while() {
     assert_eq!((row.state, row.attempts), (QueueState::Queued, 1));
     desk.work("user", &["--drain"])
         .expect(0, &["There was no run for this worker."]);
+    assert!(
+        desk.sandbox("user", &run).exists(),
+        "the next attempt uses it again"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_attempt_leaves_no_sandbox_where_another_host_may_go_on() {
+    let desk = need!(Desk::postgres().await);
+    let args = ["--label", &host_label()];
+    let run = desk.submit(&script([doing([write("a.txt", "hello\n")])]), &args);
+    desk.work("first", &["--once"])
+        .expect(0, &["attempt 1 of 3 failed"]);
+    assert!(desk.home("first").join("runs").join(&run).exists());
+    assert!(!desk.sandbox("first", &run).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_queued_again_keeps_its_labels() {
+    let desk = need!(Desk::postgres().await);
+    let args = ["--label", &host_label(), "--max-attempts", "1"];
+    let run = desk.submit(&script([doing([write("a.txt", "hello\n")])]), &args);
+    desk.work("first", &["--once"]);
+    assert_eq!(desk.row(&run).await.state, QueueState::NeedsPerson);
+    desk.run(&["submit", "--run", &run]).expect(0, &[]);
+    assert_eq!(desk.row(&run).await.state, QueueState::Queued);
+    desk.work("second", &["--once"]).expect(0, &[&run]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

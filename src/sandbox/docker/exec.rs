@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::SandboxError;
 use super::super::scripted_files::ScriptResult;
+use super::super::{SandboxError, SandboxErrorKind};
 use super::container::ROOT;
 use super::{engine_failed, proxy};
-use crate::engine::{ContainerExec, Engine, EngineError, ExecOutput, ExecSpec, ExecState};
+use crate::engine::{ContainerExec, ContainerState, Engine, EngineError, ExecOutput, ExecSpec, ExecState};
 use crate::exec::{
     Command, CommandOutput, Exit, ExitStatus, OutputSink, OutputStream, WaitLimits, send_input,
 };
@@ -39,6 +39,9 @@ pub(super) const SCRIPT_TIMEOUT: Duration = Duration::from_secs(60);
 /// the shell itself are used.
 const SAFE_PATH: &str = "safe=; IFS=:; for dir in $PATH; do if [ -d \"$dir\" ] && [ ! -w \"$dir\" ] && [ ! -O \"$dir\" ]; \
     then safe=$safe${safe:+:}$dir; fi; done; unset IFS; PATH=$safe; ";
+
+/// What runc says about a container that has just ended; the engine may not have noticed yet.
+const IN_STOPPED_CONTAINER: &str = "cannot exec in a stopped container";
 
 /// Runs commands in one container.
 #[derive(Clone, Debug)]
@@ -75,7 +78,12 @@ impl ContainerCommands {
         let mut running = RunningExec::new(exec.map_err(engine_failed)?, command);
         let limits = WaitLimits::new(command, started);
         let status = match running.wait(&limits, output).await.map_err(engine_failed)? {
-            None => running.exit_status(command).await?,
+            None => match exit_state(&mut running.exec).await.map_err(engine_failed)? {
+                ExecState::Exited(code) => ExitStatus::Code(code),
+                ExecState::Running | ExecState::NotStarted => {
+                    return Err(self.not_started(command, &running.engine_message).await);
+                }
+            },
             Some(limit) => {
                 guard.end(&mut running, output).await.map_err(engine_failed)?;
                 limit
@@ -86,6 +94,24 @@ impl ContainerCommands {
         Ok(running
             .output
             .into_exit(status, started.elapsed(), streams_held, output))
+    }
+
+    /// The error for a command that the engine did not start: because of its program, or because the container has ended.
+    async fn not_started(&self, command: &Command, engine_message: &[u8]) -> SandboxError {
+        let message = String::from_utf8_lossy(engine_message).trim().to_owned();
+        let is_running = match self.engine.container(&self.container).await {
+            Ok(container) => container.is_some_and(|container| container.state == ContainerState::Running),
+            Err(error) => return engine_failed(error),
+        };
+        if is_running && !message.contains(IN_STOPPED_CONTAINER) {
+            let cause = io::Error::new(io::ErrorKind::NotFound, message);
+            return SandboxError::not_started(&command.program, cause);
+        }
+        let lost = format!(
+            "its container ended before `{}` could start in it",
+            command.program
+        );
+        SandboxError::new(SandboxErrorKind::Lost, lost).with_cause(io::Error::other(message))
     }
 
     /// Variables of all commands, in addition to those of the container.
@@ -260,16 +286,5 @@ impl<'a> RunningExec<'a> {
             }
         }
         Ok(None)
-    }
-
-    async fn exit_status(&mut self, command: &Command) -> Result<ExitStatus, SandboxError> {
-        match exit_state(&mut self.exec).await.map_err(engine_failed)? {
-            ExecState::Exited(code) => Ok(ExitStatus::Code(code)),
-            ExecState::Running | ExecState::NotStarted => {
-                let message = String::from_utf8_lossy(&self.engine_message).trim().to_owned();
-                let cause = io::Error::new(io::ErrorKind::NotFound, message);
-                Err(SandboxError::not_started(&command.program, cause))
-            }
-        }
     }
 }
