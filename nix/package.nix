@@ -84,6 +84,7 @@ in
           ../src
           ../templates
           ../docs/reference/image-hash.md
+          ../fuzz/corpus
           ../tests/fixtures/agents
           ../tests/fixtures/litellm
           ../tests/fixtures/state

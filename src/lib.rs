@@ -90,6 +90,9 @@ pub mod exec;
 #[doc(hidden)]
 pub mod failure;
 mod file_hashes;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[doc(hidden)]
 pub mod gateway;
 pub mod github;

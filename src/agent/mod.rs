@@ -53,6 +53,8 @@ mod claude;
 mod codex;
 mod cursor;
 mod custom;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod gemini;
 mod model_failure;
 mod opencode;

@@ -149,7 +149,7 @@ pub(super) async fn resume(
 }
 
 /// Refuses settings that are for the person at the host.
-fn check_settings(request: &NewRunRequest) -> Result<(), Problem> {
+pub(super) fn check_settings(request: &NewRunRequest) -> Result<(), Problem> {
     let is_allowed = |key: &&String| {
         let is_named = |allowed: &&str| {
             key.as_str() == *allowed || (allowed.ends_with('.') && key.starts_with(*allowed))

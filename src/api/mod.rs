@@ -9,6 +9,8 @@ mod create;
 mod elsewhere;
 mod export;
 mod extract;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod guard;
 mod host;
 mod iterations;

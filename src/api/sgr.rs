@@ -54,6 +54,13 @@ pub(super) fn spans(text: &str) -> Vec<LogSpan> {
     }
     plain.push_str(rest);
     now.push(&mut found, &mut plain);
+    if found.is_empty() {
+        // Nothing but sequences: without a piece they would be shown as text.
+        found.push(LogSpan {
+            text: String::new(),
+            looks: Vec::new(),
+        });
+    }
     found
 }
 
@@ -161,6 +168,7 @@ mod tests {
         );
         assert_eq!(shown("\x1b[38;5;200;1mx"), ["x(bold)"]);
         assert!(shown("plain").is_empty());
+        assert_eq!(shown("\x1b[1m\x1b[0m"), [""]);
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(super) async fn connect(
 /// What a client sends.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-struct ClientMessage {
+pub(super) struct ClientMessage {
     subscribe: Option<String>,
     /// The id of the last event that the client has; by default only new events are sent.
     after: Option<u64>,

@@ -8,6 +8,8 @@
 mod base_keys;
 mod envelope;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod key;
 mod note;
 mod statement;

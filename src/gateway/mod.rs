@@ -38,6 +38,8 @@ pub mod audit;
 pub mod broker;
 mod dial;
 mod dns;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod guard;
 mod header_secret;
 mod http;

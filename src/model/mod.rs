@@ -20,6 +20,8 @@
 
 mod direct;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod message;
 mod openai;
 mod prices;

@@ -93,9 +93,7 @@ impl BundleHeader {
 fn supported(capability: &[u8]) -> Result<(), BundleError> {
     match capability {
         b"object-format=sha1" | b"object-format=sha256" => Ok(()),
-        other => Err(BundleError::Capability(
-            String::from_utf8_lossy(other).into_owned(),
-        )),
+        other => Err(BundleError::Capability(shown(other))),
     }
 }
 
@@ -105,7 +103,12 @@ fn leading_id(line: &[u8]) -> Option<ObjectId> {
 }
 
 fn malformed(line: &[u8]) -> BundleError {
-    BundleError::Line(String::from_utf8_lossy(&line[..line.len().min(100)]).into_owned())
+    BundleError::Line(shown(line))
+}
+
+/// The beginning of a line: the sandbox decides how long it is.
+fn shown(line: &[u8]) -> String {
+    String::from_utf8_lossy(&line[..line.len().min(100)]).into_owned()
 }
 
 #[cfg(test)]

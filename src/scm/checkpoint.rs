@@ -225,7 +225,7 @@ fn message(run: &RunId, content: &CheckpointContent<'_>) -> String {
     )
 }
 
-fn parse(commit: ObjectId, bytes: &[u8]) -> Option<Checkpoint> {
+pub(super) fn parse(commit: ObjectId, bytes: &[u8]) -> Option<Checkpoint> {
     let text = std::str::from_utf8(bytes).ok()?;
     let (_headers, message) = text.split_once("\n\n")?;
     let field = |name: &str| message.lines().find_map(|line| line.strip_prefix(name));

@@ -64,7 +64,7 @@ pub struct LineCount {
 
 impl Diff {
     /// Parses `--raw --numstat -z`, with or without `--patch`: changed entries, counts, an empty record, the patch.
-    fn parse(printed: &[u8]) -> Option<Self> {
+    pub(super) fn parse(printed: &[u8]) -> Option<Self> {
         let mut diff = Self::default();
         let mut at: HashMap<RepoPath, usize> = HashMap::new();
         let mut records = Records(printed);
@@ -96,8 +96,8 @@ impl Diff {
     pub fn lines(&self) -> LineCount {
         let known = self.files.iter().filter_map(|file| file.lines);
         known.fold(LineCount::default(), |sum, lines| LineCount {
-            added: sum.added + lines.added,
-            removed: sum.removed + lines.removed,
+            added: sum.added.saturating_add(lines.added),
+            removed: sum.removed.saturating_add(lines.removed),
         })
     }
 

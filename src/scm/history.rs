@@ -49,7 +49,7 @@ pub(super) async fn changes_between(
     Ok(changes)
 }
 
-fn parse_log(printed: &[u8]) -> Option<Vec<HistoryCommit>> {
+pub(super) fn parse_log(printed: &[u8]) -> Option<Vec<HistoryCommit>> {
     let mut commits: Vec<HistoryCommit> = Vec::new();
     let mut records = printed.split(|byte| *byte == 0);
     while let Some(record) = records.next() {

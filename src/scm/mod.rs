@@ -30,6 +30,8 @@ mod entry;
 mod error;
 mod flag;
 mod forge;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod git;
 mod handback;
 mod history;

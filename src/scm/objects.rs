@@ -39,7 +39,7 @@ pub(super) fn tree_names(bytes: &[u8], id_bytes: usize) -> Option<Vec<Vec<u8>>> 
     Some(names)
 }
 
-fn parse(printed: &[u8]) -> Option<Vec<Option<GitObject>>> {
+pub(super) fn parse(printed: &[u8]) -> Option<Vec<Option<GitObject>>> {
     let mut objects = Vec::new();
     let mut rest = printed;
     while !rest.is_empty() {

@@ -99,13 +99,13 @@ impl Intervention {
             Self::Doctor => "ask the doctor".to_owned(),
             Self::Sign(sign) => format!("sign: {}", shortened(&sign.name)),
             Self::Append { file, text } => format!("appended to {}: {}", file.name(), shortened(text)),
-            Self::Profile { name, once: true } => format!("profile {name} for one iteration"),
-            Self::Profile { name, once: false } => format!("profile {name}"),
+            Self::Profile { name, once: true } => format!("profile {} for one iteration", shortened(name)),
+            Self::Profile { name, once: false } => format!("profile {}", shortened(name)),
             Self::AllowHosts { hosts } => format!("allow network access to {}", shortened(&hosts.join(", "))),
             Self::Edit { .. } => "edited task".to_owned(),
             Self::Retry { from: 0 } => "retry from the beginning".to_owned(),
             Self::Retry { from } => format!("retry from iteration {from}"),
-            Self::Command { name, line } => format!("run {name}: {}", shortened(line)),
+            Self::Command { name, line } => format!("run {}: {}", shortened(name), shortened(line)),
             Self::Review(round) => round.summary(),
         }
     }

@@ -20,6 +20,8 @@ mod edit;
 mod error;
 mod fields;
 mod frontmatter;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod inert_markdown;
 mod lint;
 mod markdown;

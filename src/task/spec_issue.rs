@@ -10,6 +10,7 @@ use super::fields::FrontmatterFields;
 use super::markdown::{self, MarkdownLine};
 use super::name::BranchName;
 use super::yaml;
+use crate::text::one_line;
 
 /// A specification in an issue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +101,7 @@ impl SpecIssue {
                 branch,
                 base,
                 depends,
-                title: title.to_owned(),
+                title: plain_line(title),
                 steps: headings(body).into_iter().map(|heading| heading.step).collect(),
                 text: document::body(body).replace("\r\n", "\n"),
             }),
@@ -150,7 +151,7 @@ impl SpecIssue {
         text.push_str("\nThe text of the issue:\n\n");
         // In a quotation nothing is a checkbox, a heading or a code block of the task.
         for line in self.text.trim().lines() {
-            let _ = writeln!(text, "> {}", line.replace("<!--", "&lt;!--"));
+            let _ = writeln!(text, "> {}", without_comments(line));
         }
         text
     }
@@ -174,6 +175,15 @@ pub fn mark_steps_done(body: &str, titles: &[&str]) -> String {
     }
     marked.push_str(&body[copied..]);
     marked
+}
+
+/// One line of a task: it neither adds a line nor hides the lines after it.
+fn plain_line(text: &str) -> String {
+    without_comments(&one_line(text))
+}
+
+fn without_comments(line: &str) -> String {
+    line.replace("<!--", "&lt;!--")
 }
 
 /// A title such as `[branch] Title`.
@@ -221,14 +231,14 @@ fn step(heading: &str) -> SpecStep {
         Some((title, mark)) if mark.trim().eq_ignore_ascii_case("done") => (title, SpecStepState::Done),
         Some((title, mark)) => match mark.split_once(':') {
             Some((word, reason)) if word.trim().eq_ignore_ascii_case("blocked") => {
-                (title, SpecStepState::Blocked(reason.trim().to_owned()))
+                (title, SpecStepState::Blocked(plain_line(reason)))
             }
             _ => (heading, SpecStepState::Open),
         },
         None => (heading, SpecStepState::Open),
     };
     SpecStep {
-        title: title.trim().to_owned(),
+        title: plain_line(title),
         state,
     }
 }

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::text::counted;
 
-use super::check::problems;
+use super::check::{AnswerProblems, problems};
 use super::json::{JsonNode, char_start, position};
 use super::schema::{ActionsAnswer, AgentAction, schema};
 
@@ -14,7 +14,6 @@ use super::schema::{ActionsAnswer, AgentAction, schema};
 pub struct AnswerError(String);
 
 const SHOWN: usize = 40;
-const PROBLEMS_SHOWN: usize = 10;
 
 /// Parses an answer: one JSON object that follows the schema, with nothing around it.
 ///
@@ -45,16 +44,16 @@ pub(super) fn cut_off(text: &str) -> AnswerError {
     ))
 }
 
-fn expect_none(problems: &[String]) -> Result<(), AnswerError> {
-    if problems.is_empty() {
+fn expect_none(problems: &AnswerProblems) -> Result<(), AnswerError> {
+    if problems.described.is_empty() {
         return Ok(());
     }
     let mut message = "the answer does not follow the schema:".to_owned();
-    for problem in problems.iter().take(PROBLEMS_SHOWN) {
+    for problem in &problems.described {
         message = format!("{message}\n- {problem}");
     }
-    if problems.len() > PROBLEMS_SHOWN {
-        message = format!("{message}\n- and {} more", problems.len() - PROBLEMS_SHOWN);
+    if problems.more > 0 {
+        message = format!("{message}\n- and {} more", problems.more);
     }
     Err(AnswerError(message))
 }
@@ -114,22 +113,23 @@ fn malformed(text: &str, error: &serde_json::Error) -> AnswerError {
 
 /// Checks what the schema cannot express: only the last action ends the iteration, and a diff names the file of its
 /// action.
-fn check_actions(actions: &[AgentAction], root: &JsonNode<'_>) -> Vec<String> {
+fn check_actions(actions: &[AgentAction], root: &JsonNode<'_>) -> AnswerProblems {
     let fields = root.fields().into_iter();
     let nodes = fields.filter(|(name, _)| name == "actions");
     let mut ended_by = None;
-    let mut found = Vec::new();
+    let mut found = AnswerProblems::default();
     for (action, node) in actions.iter().zip(nodes.flat_map(|(_, node)| node.items())) {
         if let Some(ending) = ended_by {
-            found.push(node.problem(format_args!(
-                "comes after `{ending}`, which ends the iteration and must be the last action"
-            )));
+            found.add(
+                &node,
+                format_args!("comes after `{ending}`, which ends the iteration and must be the last action"),
+            );
         }
         ended_by = ended_by.or(action.conclusion().map(|_| action.name()));
         if let AgentAction::Patch { path, patch } = action
             && let Err(error) = patch.check_names(path)
         {
-            found.push(node.problem(error));
+            found.add(&node, error);
         }
     }
     found

@@ -2,6 +2,7 @@
 //!
 //! Supports only the keywords that the schema of an [`ActionsAnswer`](super::ActionsAnswer) uses; a test checks that.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde_json::Value;
@@ -11,15 +12,39 @@ use super::json::JsonNode;
 use super::path::RelPath;
 use super::schema::{NOT_BLANK, PATH_OR_ROOT};
 
+/// How many problems are described. The others are only counted, because each position takes a pass over the answer.
+const DESCRIBED: usize = 10;
+
+/// What is wrong with an answer.
+#[derive(Default)]
+pub(super) struct AnswerProblems {
+    /// The first problems.
+    pub(super) described: Vec<String>,
+    /// How many more there are.
+    pub(super) more: usize,
+}
+
+impl AnswerProblems {
+    pub(super) fn add(&mut self, node: &JsonNode<'_>, fault: impl fmt::Display) {
+        if self.described.len() < DESCRIBED {
+            self.described.push(node.problem(fault));
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
 /// All violations of the schema.
-pub(super) fn problems(schema: &Value, root: &JsonNode<'_>) -> Vec<String> {
-    let mut checker = Checker { problems: Vec::new() };
+pub(super) fn problems(schema: &Value, root: &JsonNode<'_>) -> AnswerProblems {
+    let mut checker = Checker {
+        problems: AnswerProblems::default(),
+    };
     checker.value(schema, root);
     checker.problems
 }
 
 struct Checker {
-    problems: Vec<String>,
+    problems: AnswerProblems,
 }
 
 impl Checker {
@@ -69,7 +94,7 @@ impl Checker {
 
     fn object(&mut self, schema: &Value, node: &JsonNode<'_>) {
         let properties = schema["properties"].as_object();
-        let mut seen: Vec<String> = Vec::new();
+        let mut seen = HashSet::new();
         for (name, value) in node.fields() {
             match properties.and_then(|properties| properties.get(&name)) {
                 _ if seen.contains(&name) => self.report(&value, "duplicate field"),
@@ -79,11 +104,11 @@ impl Checker {
                     self.report(&value, format_args!("unknown field; allowed here: {allowed}"));
                 }
             }
-            seen.push(name);
+            seen.insert(name);
         }
         let required = schema["required"].as_array().into_iter().flatten();
         for field in required.filter_map(Value::as_str) {
-            if !seen.iter().any(|name| name == field) {
+            if !seen.contains(field) {
                 self.report(node, format_args!("the field `{field}` is missing"));
             }
         }
@@ -145,7 +170,7 @@ impl Checker {
     }
 
     fn report(&mut self, node: &JsonNode<'_>, fault: impl fmt::Display) {
-        self.problems.push(node.problem(fault));
+        self.problems.add(node, fault);
     }
 }
 

@@ -128,7 +128,7 @@ impl ResponseHead {
         let status: u16 = String::from_utf8_lossy(code)
             .parse()
             .map_err(|_| BAD_START_LINE)?;
-        if !digits || !ended || !(100..600).contains(&status) {
+        if !digits || !ended || !(100..600).contains(&status) || !is_field_value(rest) {
             return Err(BAD_START_LINE);
         }
         Ok(Self {

@@ -3,6 +3,8 @@
 pub(super) mod answer;
 mod body;
 mod exchange;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod fuzz;
 mod head;
 mod request;
 

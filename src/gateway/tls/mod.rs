@@ -1,5 +1,7 @@
 //! TLS connections by the server name in the client hello. They are tunnelled, or inspected when the policy says so.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod fuzz;
 mod hello;
 
 use std::io;

@@ -8,6 +8,8 @@
 //! [`SessionError::Lost`], and the provider opens a new session. For this reason evidence is not gathered through it.
 
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod router;
 mod session_call;
 

@@ -1,0 +1,33 @@
+//! The fuzz body of the TLS client hello. A rustls server is the second opinion about the server name.
+
+use rustls::server::Acceptor;
+
+use super::hello::HelloReader;
+
+/// The first bytes of a TLS connection.
+pub(in crate::gateway) fn hello(bytes: &[u8]) {
+    let whole = HelloReader::default().read(bytes);
+    // What was decided about the first bytes holds for all of them.
+    let mut reader = HelloReader::default();
+    for end in (0..bytes.len()).step_by(bytes.len() / 7 + 1).chain([bytes.len()]) {
+        let decided = reader.read(&bytes[..end]);
+        if decided != Ok(None) || end == bytes.len() {
+            assert_eq!(decided, whole, "after {end} bytes");
+            break;
+        }
+    }
+    if let (Ok(Some(name)), Some(seen)) = (whole, seen_by_a_server(bytes)) {
+        assert_eq!(name.as_str(), seen);
+    }
+}
+
+/// The server name that rustls reads, in lower case; `None` if it refuses the hello or needs more bytes.
+fn seen_by_a_server(mut bytes: &[u8]) -> Option<String> {
+    let mut acceptor = Acceptor::default();
+    while acceptor.read_tls(&mut bytes).ok()? > 0 {
+        if let Some(accepted) = acceptor.accept().ok()? {
+            return accepted.client_hello().server_name().map(str::to_ascii_lowercase);
+        }
+    }
+    None
+}
