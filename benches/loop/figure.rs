@@ -1,6 +1,8 @@
 //! Samples, and the line that a figure is printed as. What all benchmarks share is below this module: `results` keeps the
-//! samples as JSON, `quick` says how often to measure.
+//! samples as JSON, `quick` says how often to measure, `curve` is a cost at several sizes.
 
+#[path = "curve.rs"]
+pub(crate) mod curve;
 #[path = "quick.rs"]
 pub(crate) mod quick;
 #[path = "results.rs"]

@@ -6,11 +6,15 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use super::curve::Curve;
 use super::quick;
-use super::{Figure, Samples, Target};
+use super::{Figure, MEDIAN, Samples, Target};
 
 /// The most samples of one side that are kept. Of more, every n-th is kept; the percentiles are those of all.
 const MOST_SAMPLES: usize = 1000;
+
+/// The same for one point of a curve.
+const MOST_POINT_SAMPLES: usize = 50;
 
 /// A program that is compared with, or works for both sides, and the command that prints its version.
 pub(crate) struct Tool {
@@ -50,6 +54,7 @@ pub(crate) struct Results {
     /// What is the same for all figures.
     circumstances: Map<String, Value>,
     figures: Vec<Value>,
+    curves: Vec<Value>,
 }
 
 impl Results {
@@ -69,6 +74,7 @@ impl Results {
             file,
             circumstances,
             figures: Vec::new(),
+            curves: Vec::new(),
         }
     }
 
@@ -79,25 +85,42 @@ impl Results {
             println!("{figure}");
             self.figures.push(record(&figure));
         }
+        self.write()
+    }
+
+    /// The same for curves.
+    pub(crate) fn report_curves(&mut self, curves: impl IntoIterator<Item = Curve>) -> io::Result<()> {
+        for curve in curves {
+            println!("{curve}");
+            self.curves.push(record_curve(&curve));
+        }
+        self.write()
+    }
+
+    fn write(&self) -> io::Result<()> {
         match &self.file {
             Some(file) => std::fs::write(file, self.text()),
             None => Ok(()),
         }
     }
 
-    /// The document: one line for each figure, so that people can read the rest.
+    /// The document: one line for each figure and each curve, so that people can read the rest.
     fn text(&self) -> String {
         let head = self.circumstances.iter();
-        let head: Vec<String> = head
+        let mut parts: Vec<String> = head
             .map(|(name, value)| format!("  {}: {value}", json!(name)))
             .collect();
-        let figures: Vec<String> = self.figures.iter().map(|one| format!("    {one}")).collect();
-        format!(
-            "{{\n{},\n  \"figures\": [\n{}\n  ]\n}}\n",
-            head.join(",\n"),
-            figures.join(",\n")
-        )
+        parts.push(list("figures", &self.figures));
+        if !self.curves.is_empty() {
+            parts.push(list("curves", &self.curves));
+        }
+        format!("{{\n{}\n}}\n", parts.join(",\n"))
     }
+}
+
+fn list(name: &str, records: &[Value]) -> String {
+    let records: Vec<String> = records.iter().map(|one| format!("    {one}")).collect();
+    format!("  \"{name}\": [\n{}\n  ]", records.join(",\n"))
 }
 
 /// What the names of figures end in, if the same benchmark is run in several ways.
@@ -147,7 +170,7 @@ fn record(figure: &Figure) -> Value {
     };
     let mut peer = Value::Null;
     if let Some(side) = &figure.peer {
-        peer = samples(&side.samples, figure.at);
+        peer = samples(&side.samples, figure.at, MOST_SAMPLES);
         peer["name"] = json!(side.name);
     }
     json!({
@@ -156,13 +179,31 @@ fn record(figure: &Figure) -> Value {
         "percentile": (figure.at * 100.0).round(),
         "target": { kind: most },
         "met": figure.is_reached(),
-        "ours": samples(&figure.ours, figure.at),
+        "ours": samples(&figure.ours, figure.at, MOST_SAMPLES),
         "peer": peer,
     })
 }
 
-fn samples(all: &Samples, at: f64) -> Value {
-    let every = all.0.len().div_ceil(MOST_SAMPLES).max(1);
+fn record_curve(curve: &Curve) -> Value {
+    let points = curve.points.iter().map(|point| {
+        let mut record = samples(&point.samples, MEDIAN, MOST_POINT_SAMPLES);
+        record["size"] = json!(point.size);
+        record
+    });
+    let law = curve.fit();
+    json!({
+        "name": format!("{}{}", curve.name, suffix()),
+        "axis": curve.axis,
+        "what": curve.what,
+        "unit": curve.unit,
+        "exponent": law.as_ref().map(|law| rounded(law.exponent)),
+        "r_squared": law.as_ref().map(|law| rounded(law.r_squared)),
+        "points": points.collect::<Vec<_>>(),
+    })
+}
+
+fn samples(all: &Samples, at: f64, most: usize) -> Value {
+    let every = all.0.len().div_ceil(most).max(1);
     let kept: Vec<f64> = all.0.iter().step_by(every).copied().map(rounded).collect();
     json!({
         "value": rounded(all.quantile(at)),

@@ -152,15 +152,20 @@ impl Stage {
     pub(crate) async fn run(
         &self,
         repository: &Path,
-        (model, sink): (Arc<dyn Model>, Arc<dyn EventSink>),
+        agent: (Arc<dyn Model>, Arc<dyn EventSink>),
         iterations: u32,
     ) -> Fallible<RunOutcome> {
+        let dir = self.create(repository, task(iterations)).await?;
+        self.drive(&dir, agent, &settings(iterations)?).await
+    }
+
+    /// Creates a run in a repository.
+    pub(crate) async fn create(&self, repository: &Path, task: String) -> Fallible<RunDir> {
         let repo = Repository::open(self.host.clone(), repository).await?;
-        let runs = Runs::under(self.path("runs"));
         let new = NewRun {
             id: RunId::random(),
             created: jiff::Timestamp::now(),
-            task: task(iterations),
+            task,
             branch_prefix: "ralph".to_owned(),
             branch: None,
             is_branch_own: false,
@@ -170,9 +175,19 @@ impl Stage {
             script: None,
             issue: None,
         };
-        let dir = runner::create(&runs, &repo, &Redactor::default(), new).await?;
+        Ok(runner::create(&self.runs(), &repo, &Redactor::default(), new).await?)
+    }
+
+    /// Works on a run, from its beginning or from its last checkpoint.
+    pub(crate) async fn drive(
+        &self,
+        dir: &RunDir,
+        (model, sink): (Arc<dyn Model>, Arc<dyn EventSink>),
+        settings: &RunSettings,
+    ) -> Fallible<RunOutcome> {
+        let repo = Repository::open(self.host.clone(), &dir.facts().repository).await?;
         let parts = RunParts {
-            provider: Arc::new(self.provider(&runs)),
+            provider: Arc::new(self.provider(&self.runs())),
             agents: Agents::new(Arc::new(ActionsAgent)),
             model,
             forge: Arc::new(LocalForge::new(repo, dir.pull_request_file())),
@@ -189,7 +204,12 @@ impl Stage {
             evidence_key: SigningKey::generate()?,
             preconditions: Vec::new(),
         };
-        Ok(runner::drive(&parts, &settings(iterations)?, &sandbox(&dir), &dir).await?)
+        Ok(runner::drive(&parts, settings, &sandbox(dir), dir).await?)
+    }
+
+    /// The directories of the runs.
+    fn runs(&self) -> Runs {
+        Runs::under(self.path("runs"))
     }
 
     fn provider(&self, runs: &Runs) -> LocalProvider {
@@ -216,7 +236,7 @@ fn sandbox(dir: &RunDir) -> SandboxSpec {
     }
 }
 
-fn settings(max_iterations: u32) -> Fallible<RunSettings> {
+pub(crate) fn settings(max_iterations: u32) -> Fallible<RunSettings> {
     let profile = Profile {
         name: "scripted".to_owned(),
         litellm_model: "scripted".to_owned(),

@@ -41,7 +41,11 @@ impl Drop for ManyRuns {
 
 impl ManyRuns {
     pub(crate) fn start() -> Fallible<Self> {
-        let place = make_runs()?;
+        Self::over(make_runs()?)
+    }
+
+    /// A service over the runs of this place.
+    pub(crate) fn over(place: Place) -> Fallible<Self> {
         let ended = place.run(&["api-token", "create", "bench", "--scope", "admin"]);
         let token = ended.expect(0, &[]).stdout.trim().to_owned();
         let (child, address) = serve(&place)?;
@@ -129,7 +133,8 @@ fn serve(place: &Place) -> Fallible<(Child, String)> {
     Ok((child, address.to_owned()))
 }
 
-fn copy_run(example: &Path, dir: &Path, number: usize) -> Fallible<()> {
+/// Makes a run by the example of another one, without its log.
+pub(crate) fn copy_run(example: &Path, dir: &Path, number: usize) -> Fallible<()> {
     fs::create_dir(dir)?;
     let mut facts: Value = serde_json::from_slice(&fs::read(example.join("run.json"))?)?;
     facts["id"] = json!(dir.file_name().and_then(|name| name.to_str()));

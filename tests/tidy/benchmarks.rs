@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::none;
 use crate::repository::{self, check, is_update};
+use crate::scale::CurveResults;
 
 const PAGE: &str = "docs/benchmarks.md";
 const BEGIN: &str = "<!-- Generated from benches/results; `RALPH_UPDATE_REFERENCE=1 cargo test --test tidy benchmarks` rewrites it. -->\n";
@@ -16,7 +17,7 @@ const END: &str = "<!-- End of the generated part. -->\n";
 
 /// What `benches/run` keeps of one benchmark. Field names are those of benches/loop/results.rs.
 #[derive(Deserialize)]
-struct BenchResults {
+pub struct BenchResults {
     bench: String,
     date: String,
     commit: Option<String>,
@@ -28,6 +29,9 @@ struct BenchResults {
     load_before: Option<f64>,
     versions: BTreeMap<String, String>,
     figures: Vec<FigureResults>,
+    /// For docs/scale.md.
+    #[serde(default)]
+    pub curves: Vec<CurveResults>,
 }
 
 #[derive(Deserialize)]
@@ -62,22 +66,38 @@ struct Side {
 
 #[test]
 fn the_page_and_its_plots_are_made_from_the_committed_samples() {
+    let mut results = fit_results();
+    results.retain(|one| !one.figures.is_empty());
+    let charts = charts(&results);
+    check_page(PAGE, BEGIN, &generated_part(&results, &charts));
+    check_charts("bench-", &charts);
+}
+
+/// The committed results. Those of a quick or an unoptimized run are not for documents.
+pub fn fit_results() -> Vec<BenchResults> {
     let results = read_results("benches/results");
     let unfit = results
         .iter()
         .filter(|one| one.quick || !one.optimized)
         .map(|one| one.bench.clone());
     none("results of a quick or an unoptimized run", unfit);
-    let charts = charts(&results);
-    let page = repository::text(PAGE);
-    let (before, rest) = page.split_once(BEGIN).expect("the page has a generated part");
+    results
+}
+
+/// The generated part of a document is this text.
+pub fn check_page(file: &str, begin: &str, part: &str) {
+    let page = repository::text(file);
+    let (before, rest) = page.split_once(begin).expect("the page has a generated part");
     let (_, after) = rest.split_once(END).expect("the generated part has an end");
-    let part = generated_part(&results, &charts);
-    check(PAGE, &format!("{before}{BEGIN}{part}{END}{after}"));
-    for (file, svg) in &charts {
+    check(file, &format!("{before}{begin}{part}{END}{after}"));
+}
+
+/// The plots whose names have this prefix are these.
+pub fn check_charts(prefix: &str, charts: &[(String, String)]) {
+    for (file, svg) in charts {
         check(&format!("docs/images/{file}"), svg);
     }
-    remove_or_find_stale(&charts);
+    remove_or_find_stale(prefix, charts);
 }
 
 #[test]
@@ -205,13 +225,7 @@ fn generated_part(results: &[BenchResults], charts: &[(String, String)]) -> Stri
     for figure in figures {
         text.push_str(&table_row(figure));
     }
-    text.push_str(
-        "\n| benchmark | measured | commit | host | load before | versions |\n|---|---|---|---|---|---|\n",
-    );
-    for one in results {
-        text.push_str(&circumstances_row(one));
-    }
-    text.push('\n');
+    text.push_str(&circumstances(results));
     for (file, _) in charts {
         let name = file.trim_start_matches("bench-").trim_end_matches(".svg");
         // Writing to a string does not fail.
@@ -249,6 +263,14 @@ fn table_row(figure: &FigureResults) -> String {
     )
 }
 
+/// When and where these were measured.
+pub fn circumstances<'a>(results: impl IntoIterator<Item = &'a BenchResults>) -> String {
+    let head =
+        "\n| benchmark | measured | commit | host | load before | versions |\n|---|---|---|---|---|---|\n";
+    let rows: String = results.into_iter().map(circumstances_row).collect();
+    format!("{head}{rows}\n")
+}
+
 fn circumstances_row(one: &BenchResults) -> String {
     let versions: Vec<String> = one
         .versions
@@ -270,7 +292,7 @@ fn circumstances_row(one: &BenchResults) -> String {
 }
 
 /// Plots that no result makes any more.
-fn remove_or_find_stale(charts: &[(String, String)]) {
+fn remove_or_find_stale(prefix: &str, charts: &[(String, String)]) {
     let Ok(images) = std::fs::read_dir(repository::root().join("docs/images")) else {
         return;
     };
@@ -279,7 +301,7 @@ fn remove_or_find_stale(charts: &[(String, String)]) {
             .file_name()
             .and_then(|name| name.to_str())
             .unwrap_or_default();
-        name.starts_with("bench-") && !charts.iter().any(|(file, _)| file == name)
+        name.starts_with(prefix) && !charts.iter().any(|(file, _)| file == name)
     };
     let stale: Vec<_> = images
         .map(|image| image.unwrap().path())

@@ -18,6 +18,7 @@ mod nix;
 mod package;
 mod repository;
 mod rust;
+mod scale;
 mod text;
 mod words;
 mod workflows;
