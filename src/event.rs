@@ -20,6 +20,7 @@ mod line;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::RunId;
@@ -29,7 +30,7 @@ pub use line::event_line;
 pub(crate) use line::{LineStyle, styled_line};
 
 /// One thing that happened in a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// When it happened.
     pub at: Timestamp,
@@ -44,7 +45,7 @@ pub struct Event {
 }
 
 /// What can happen in a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
     /// A run started.
@@ -253,7 +254,7 @@ pub enum EventKind {
 }
 
 /// A signal of a loop score.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScorePart {
     /// Its name, such as `same_failure`.
     pub signal: String,
@@ -262,7 +263,7 @@ pub struct ScorePart {
 }
 
 /// The result of a check before the first iteration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "found", rename_all = "snake_case")]
 pub enum PreflightResult {
     /// The check passed.
@@ -281,7 +282,7 @@ pub enum PreflightResult {
 }
 
 /// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunEnd {
     /// All evidence passed and the pull request is open.

@@ -18,7 +18,7 @@ pub struct NameError {
 macro_rules! checked_text {
     ($(#[doc = $doc:literal])+ $name:ident: $check:ident, $expected:literal) => {
         $(#[doc = $doc])+
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(String);
 

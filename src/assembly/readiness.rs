@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -22,7 +23,7 @@ use super::{AssemblyContext, AssemblyError, equipment, routes};
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What this host is ready for.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct HostReadiness {
     pub(crate) agents: Vec<Readiness>,
     pub(crate) keys: Vec<Readiness>,
@@ -31,7 +32,7 @@ pub(crate) struct HostReadiness {
 }
 
 /// Whether one thing can be used.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Readiness {
     pub(crate) name: String,
     pub(crate) ready: bool,
@@ -42,13 +43,14 @@ pub(crate) struct Readiness {
 }
 
 /// What a run in this directory would use.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct FirstRun {
     pub(crate) agent: &'static str,
     pub(crate) model: String,
     pub(crate) sandbox: SandboxType,
     /// Why it would be refused; `None` when nothing is known to be missing.
     pub(crate) problem: Option<String>,
+    /// What to do next.
     pub(crate) next: Option<String>,
 }
 
@@ -138,7 +140,10 @@ async fn credential_of(agent: KnownAgent, config: &Config, vault: &Vault) -> Rea
         return Readiness::ready(agent.name, format!("a credential is in `{}`", key.name));
     }
     let next = match (kinds.first(), agent.key_variables.first()) {
-        (Some(kind), _) => Some(format!("{}, or set `{}`", kind.store_hint(), kind.variable)),
+        (Some(kind), _) => {
+            let store = format!("`ralph token store --agent {}`", agent.name);
+            Some(format!("store {kind} with {store}, or set `{}`", kind.variable))
+        }
         (None, Some(key)) => Some(format!("set `{}`", key.name)),
         (None, None) => None,
     };
@@ -219,6 +224,16 @@ pub(crate) async fn provider(
     }
 }
 
+/// What to do where nothing is missing.
+fn next_command(context: &AssemblyContext) -> &'static str {
+    let project = project_dir(context.surroundings.dir());
+    if project.join("ralph_task.md").exists() {
+        "`ralph lint` checks the task, and `ralph run` works on it"
+    } else {
+        "`ralph init` writes a task to edit"
+    }
+}
+
 async fn first_run(context: &AssemblyContext, config: &Config, agents: &[Readiness]) -> FirstRun {
     let profile = &config.settings.default_profile;
     let agent = agent_of_profile(config, profile);
@@ -240,12 +255,18 @@ async fn first_run(context: &AssemblyContext, config: &Config, agents: &[Readine
     };
     let (problem, next) = match timeout(CHECK_TIMEOUT, checked).await {
         Ok(Err(error)) => (Some(error_chain(&error)), error.hint().map(ToOwned::to_owned)),
-        Err(_) => (Some("the sandbox's provider did not answer".to_owned()), None),
+        Err(_) => {
+            let next = "start it, or choose another one with `--type`".to_owned();
+            (
+                Some("the sandbox's provider did not answer".to_owned()),
+                Some(next),
+            )
+        }
         Ok(Ok(())) => {
             let missing = agents.iter().find(|row| row.name == agent.name && !row.ready);
             match missing {
                 Some(row) => (Some(row.detail.clone()), row.next.clone()),
-                None => (None, None),
+                None => (None, Some(next_command(context).to_owned())),
             }
         }
     };

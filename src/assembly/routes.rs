@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::model::{
-    CallTimeouts, DirectService, EndpointError, ListPrice, Model, ModelEndpoint, OpenAiCompatible, Profile,
-    RoutedModel, Script, ScriptedModel, UnroutedModel,
+    CallTimeouts, DIRECT_SERVICES, DirectService, EndpointError, ListPrice, Model, ModelEndpoint,
+    OpenAiCompatible, Profile, RoutedModel, Script, ScriptedModel, UnroutedModel,
 };
 use crate::secret::Secret;
 
@@ -205,7 +205,25 @@ pub(crate) fn priced_profiles(config: &Config) -> BTreeMap<String, Profile> {
 
 /// What is missing for the calls of a profile; `None` if they can be made.
 pub(crate) fn missing(config: &Config, profile: &str) -> Option<MissingRoute> {
-    ProfileRoute::new(config, config.profiles.get(profile)?).missing()
+    let route = ProfileRoute::new(config, config.profiles.get(profile)?);
+    let missing = route.missing()?;
+    let next_step = match (&route, other_key(config)) {
+        (ProfileRoute::Direct { .. }, Some((variable, model))) => format!(
+            "put it into `.env` or the environment, or use `{variable}`, which is set: \
+             `--set models.{profile}.litellm_model={model}`, or that key in `ralph.toml`"
+        ),
+        _ => missing.next_step,
+    };
+    Some(MissingRoute { next_step, ..missing })
+}
+
+/// The variable of a service whose key is set, and a model of that service.
+fn other_key(config: &Config) -> Option<(&'static str, &'static str)> {
+    DIRECT_SERVICES.iter().find_map(|service| {
+        let variable = service.key_variable?;
+        config.credential(variable)?;
+        Some((variable, service.starter_models?[0]))
+    })
 }
 
 /// The profile that diagnoses: the configured one or, if that cannot be called, the default one.

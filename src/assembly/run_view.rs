@@ -24,7 +24,7 @@ pub(super) const RUN_FILES: &str = ".ralph";
 pub(super) const TASK: &str = "ralph_task.md";
 
 /// The hosts that a run reached, and those that were blocked, most frequent first.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct NetworkUse {
     /// Allowed requests.
     pub reached: Vec<TallyEntry>,

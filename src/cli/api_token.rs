@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::api::{LOGIN_LINK, new_secret};
@@ -57,8 +58,8 @@ pub(super) struct LoginArgs {
 }
 
 /// A token in the output.
-#[derive(Serialize)]
-struct ApiTokenRow {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ApiTokenRow {
     name: String,
     scope: ApiScope,
     created: String,

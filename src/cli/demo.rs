@@ -6,7 +6,7 @@ use crate::assembly::Ralph;
 use crate::exec::{Command, Discard};
 use crate::state::{RunDir, write_atomically};
 
-use super::run::{EventOutputArgs, drive, start};
+use super::run::{EventOutputArgs, drive_to_end, start, summarize};
 use super::terminal::EventFormat;
 use super::{CliError, CliResult, Context, ErrorTopic, io_error};
 
@@ -79,8 +79,12 @@ pub(super) async fn demo(context: &Context, args: DemoArgs) -> CliResult {
         builder = builder.set("sandbox.image", image);
     }
     let (run, signals) = start(context, builder).await?;
-    let exit = drive(context, &run, signals, format).await?;
+    let outcome = drive_to_end(context, &run, signals).await?;
+    let exit = summarize(context, run.dir(), &outcome, format)?;
     show_result(context, run.dir(), &dir, &project).await;
+    context.ui.next(
+        "`ralph doctor env` shows what your own run would use; `ralph init` in your repository prepares it",
+    );
     Ok(exit)
 }
 

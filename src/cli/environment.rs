@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::agent::AGENTS;
@@ -10,21 +11,21 @@ use crate::engine::{Engine, EngineError, EngineInfo, EngineKind};
 use crate::exec::{Command, Discard};
 use crate::text::error_chain;
 
-use super::{CliError, CliExit, CliResult, Context, ErrorTopic};
+use super::{CliError, CliExit, CliResult, Context, ErrorTopic, activity};
 
 /// How long a program or an engine may take to report its version.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The JSON output.
-#[derive(Serialize)]
-struct EnvironmentReport {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EnvironmentReport {
     tools: Vec<InstalledTool>,
     #[serde(flatten)]
     readiness: HostReadiness,
 }
 
 /// A program, or the container engine, and what it enables.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct InstalledTool {
     program: &'static str,
     version: Option<String>,
@@ -44,12 +45,14 @@ const TOOLS: [(&str, &str); 6] = [
 ];
 
 pub(super) async fn environment(context: &Context, json: bool) -> CliResult {
+    activity::begin("looking at programs, credentials and providers");
     let tools = tools(context).await;
     let has_git = tools
         .iter()
         .any(|tool| tool.program == "git" && tool.version.is_some());
     let given = context.global.given(Vec::new())?;
     let readiness = readiness::look(&context.assembly, &given).await?;
+    activity::end();
     let report = EnvironmentReport { tools, readiness };
     context.ui.report(json, &report, lines(&report).join("\n"))?;
     if has_git {
@@ -112,7 +115,7 @@ fn readiness_line(row: &Readiness) -> String {
 fn first_run_line(run: &FirstRun) -> String {
     let (agent, model, sandbox) = (run.agent, &run.model, run.sandbox.name());
     let verdict = match &run.problem {
-        None => ". Nothing is known to be missing; `ralph selftest` tries it.".to_owned(),
+        None => ". Nothing is known to be missing; `ralph selftest` tries it all.".to_owned(),
         Some(problem) => format!(", and would be refused: {problem}"),
     };
     let next = run

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::evidence::{
@@ -94,8 +95,8 @@ async fn show(context: &Context, args: ShowEvidenceArgs) -> CliResult {
 }
 
 /// A statement and who signed it, in the output of `verify --json`.
-#[derive(Serialize)]
-struct VerifiedOutput<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct VerifiedOutput<'a> {
     key: String,
     source: &'a str,
     statement: &'a EvidenceStatement,

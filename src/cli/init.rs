@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::assembly::configuration::load_quietly;
 use crate::atomic_file::{FileAccess, write_atomically};
+use crate::scm::{Repository, ScmError};
 use crate::task::{ProjectFacts, starter};
 
 use self::choice::{InitChoices, InitOptions};
-use super::{CliError, CliExit, CliResult, Context, agent_help, io_error};
+use super::{CliError, CliExit, CliResult, Context, activity, agent_help, io_error};
 
 /// Write a starter task, configuration, models, guardrails and notes for this project
 #[derive(Debug, clap::Args)]
@@ -54,7 +55,8 @@ pub(super) async fn init(context: &Context, args: InitArgs) -> CliResult {
             let path = dir.join(name);
             if path.exists() {
                 let message = format!("`{}` already exists", path.display());
-                return Err(CliError::usage(message).with_hint("`--force` overwrites it"));
+                return Err(CliError::usage(message)
+                    .with_hint("edit it, then `ralph lint`; `ralph init --force` overwrites it"));
             }
         }
     }
@@ -62,7 +64,9 @@ pub(super) async fn init(context: &Context, args: InitArgs) -> CliResult {
     let facts = ProjectFacts::detect(|file| dir.join(file).exists(), read);
     context.ui.say(format_args!("This project: {}.", facts.summary()));
     let keys = load_quietly(&context.assembly, dir.clone(), &context.global.given(Vec::new())?).ok();
+    activity::begin("looking at programs, credentials and providers");
     let options = InitOptions::find(context, keys.as_ref()).await?;
+    activity::end();
     let choices = options.choose(context, args.agent.as_deref(), args.provider.as_deref())?;
     for file in files(&facts, &choices) {
         write(context, &dir, &file)?;
@@ -77,10 +81,37 @@ pub(super) async fn init(context: &Context, args: InitArgs) -> CliResult {
     }
     let ignored = read(".gitignore").unwrap_or_default();
     if !ignored.lines().any(|line| line.trim_matches('/') == ".env") {
-        context.ui.say("Add `.env` to .gitignore: it is for keys.");
+        context
+            .ui
+            .say("Add `.env` to .gitignore, it is for keys: `echo .env >> .gitignore`");
     }
-    context.ui.say("Edit ralph_task.md, then: ralph lint, ralph run");
+    if let Some(missing) = missing_commit(context, &dir).await? {
+        context.ui.say(missing);
+    }
+    context.ui.next(
+        "describe your task in ralph_task.md; then `ralph lint` checks it, and `ralph run` works on it",
+    );
     Ok(CliExit::Success)
+}
+
+/// What a run would miss in the repository: it starts from a commit.
+async fn missing_commit(context: &Context, dir: &Path) -> Result<Option<&'static str>, CliError> {
+    let repository = match Repository::open(context.surroundings().host(), dir).await {
+        Ok(repository) => repository,
+        Err(ScmError::NotARepository { .. }) => {
+            return Ok(Some(
+                "This is not a git repository, and a run starts from a commit: `git init && git add --all && git commit -m Begin`",
+            ));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match repository.resolve("HEAD").await {
+        Ok(_) => Ok(None),
+        Err(ScmError::UnknownRevision(_)) => Ok(Some(
+            "This repository has no commit yet, and a run starts from one: `git add --all && git commit -m Begin`",
+        )),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn files(facts: &ProjectFacts, choices: &InitChoices) -> Vec<StarterFile> {

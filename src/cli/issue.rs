@@ -8,7 +8,7 @@ use crate::assembly::RalphBuilder;
 use crate::assembly::issue::ClaimedIssue;
 use crate::service::{WorkOrder, work_on_issue};
 
-use super::run::summarize;
+use super::run::{say_how_to_merge, summarize};
 use super::signals::Signals;
 use super::terminal::EventFormat;
 use super::{CliError, CliResult, Context};
@@ -29,7 +29,11 @@ pub(super) async fn work(
         error = forward(context, signals, &order) => return Err(error),
     };
     let exit = match (ended.run, ended.outcome) {
-        (Some(run), Ok(outcome)) => summarize(context, &run, &outcome, format)?,
+        (Some(run), Ok(outcome)) => {
+            let exit = summarize(context, &run, &outcome, format)?;
+            say_how_to_merge(context, &outcome);
+            exit
+        }
         (_, Err(error)) => {
             if let Some(Err(shown)) = ended.shown {
                 context.ui.error(&shown);

@@ -44,5 +44,6 @@ pub(super) fn lint_task(context: &Context, args: &LintArgs) -> CliResult {
             counted(warnings, "warning")
         )),
     }
+    context.ui.next(format_args!("`ralph run {task}` works on it"));
     Ok(CliExit::Success)
 }

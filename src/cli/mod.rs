@@ -1,5 +1,6 @@
 //! The command line: one file per command, whose doc comment is its help.
 
+mod activity;
 mod api_token;
 mod config;
 mod control;
@@ -13,9 +14,11 @@ mod environment;
 mod error;
 mod evidence;
 mod gateway;
+mod help;
 mod image;
 mod init;
 mod issue;
+mod json_schema;
 mod lint;
 mod logs;
 mod models;
@@ -38,6 +41,7 @@ mod submit;
 mod terminal;
 mod token;
 mod ui;
+mod warnings;
 mod watch;
 mod worker;
 
@@ -47,7 +51,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 use crate::agent::AgentRecord;
 use crate::assembly::{AssemblyContext, Ralph, RalphBuilder, RunControl, Surroundings};
@@ -60,6 +64,7 @@ use overrides::{configuration, flags};
 use select::select_run;
 use ui::Ui;
 
+pub use json_schema::{json_reference, json_schemas};
 pub use reference::cli_reference;
 
 /// The longest line of a message about wrong arguments, in characters.
@@ -67,7 +72,7 @@ const LONGEST_LINE: usize = 400;
 
 /// Runs coding agents unattended, in a loop, inside a sandbox, and hands back a pull request
 #[derive(Debug, Parser)]
-#[command(name = "ralph", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "ralph", version, disable_help_subcommand = true, max_term_width = help::WIDTH)]
 struct CliArgs {
     #[command(flatten)]
     global: GlobalArgs,
@@ -192,7 +197,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
-    let args = match CliArgs::try_parse_from(arguments) {
+    let args = match parse(arguments) {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
@@ -207,7 +212,13 @@ fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
         assembly: AssemblyContext::new(surroundings, Arc::new(ui)),
         global: args.global,
     };
-    match (execute(&context, args.command), ui.lost_output()) {
+    if !matches!(args.command, CliCommand::Watch(_)) {
+        // A line on the screen of `watch` would damage it.
+        warnings::show(ui);
+    }
+    let result = execute(&context, args.command);
+    activity::end();
+    match (result, ui.lost_output()) {
         (Err(error), _) | (Ok(CliExit::Success), Some(error)) => ui.error(&error),
         (Ok(exit), None) => exit,
         (Ok(exit), Some(error)) => {
@@ -215,6 +226,13 @@ fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
             exit
         }
     }
+}
+
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CliArgs, clap::Error> {
+    let width = ui::columns().map_or(help::WIDTH, |columns| help::WIDTH.min(columns.into()));
+    let mut command = help::command(width);
+    let mut matches = command.try_get_matches_from_mut(arguments)?;
+    CliArgs::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 fn execute(context: &Context, command: CliCommand) -> CliResult {
@@ -300,11 +318,6 @@ fn usage(error: &clap::Error) -> CliExit {
         text.trim_start_matches("error: ").trim_end()
     ));
     CliExit::Usage
-}
-
-/// The command tree, for completions, the manual page and the reference.
-fn command() -> clap::Command {
-    CliArgs::command()
 }
 
 /// The help text of an option that takes the name of an agent.

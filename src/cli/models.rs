@@ -1,8 +1,10 @@
 //! `ralph models`
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::assembly::litellm_config::litellm_config;
+use crate::assembly::routes::missing;
 use crate::assembly::{ModelOverview, PriceOrigin};
 use crate::model::PriceTable;
 
@@ -23,7 +25,7 @@ pub(super) struct ModelsArgs {
 }
 
 /// A price of the table in the output.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct PriceRow {
     model: String,
     input_usd_per_million: f64,
@@ -31,8 +33,8 @@ struct PriceRow {
 }
 
 /// The price table in the output.
-#[derive(Serialize)]
-struct PriceReport {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct PriceReport {
     release: &'static str,
     file: &'static str,
     license: &'static str,
@@ -53,6 +55,11 @@ pub(super) fn models(context: &Context, args: &ModelsArgs) -> CliResult {
     let rows = ModelOverview::of_config(&config);
     let lines: Vec<String> = rows.iter().map(describe).collect();
     context.ui.report(args.json, &rows, lines.join("\n"))?;
+    let profile = &config.settings.default_profile;
+    context.ui.next(match missing(&config, profile) {
+        Some(missing) => format!("{}; {}", missing.why, missing.next_step),
+        None => format!("`ralph run` starts with the profile `{profile}`"),
+    });
     Ok(CliExit::Success)
 }
 

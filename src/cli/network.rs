@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::Subcommand;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::assembly::configuration::project_dir;
@@ -77,8 +78,8 @@ pub(super) async fn network(context: &Context, command: NetworkCommand) -> CliRe
 const TLS_PORT: u16 = 443;
 
 /// The output of `check --json`.
-#[derive(Serialize)]
-struct NetworkCheck {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct NetworkCheck {
     host: String,
     port: u16,
     verdict: AuditVerdict,

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::builder::StyledStr;
 
-use super::{CliError, CliExit, CliResult, Context, command, io_error};
+use super::help::{self, command};
+use super::{CliError, CliExit, CliResult, Context, io_error};
 
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
@@ -16,7 +17,7 @@ pub(super) struct CompletionsArgs {
 
 pub(super) fn completions(context: &Context, args: &CompletionsArgs) -> CliResult {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command(), "ralph", &mut script);
+    clap_complete::generate(args.shell, &mut command(help::WIDTH), "ralph", &mut script);
     context.ui.data(String::from_utf8_lossy(&script).trim_end())?;
     Ok(CliExit::Success)
 }
@@ -30,7 +31,7 @@ pub(super) struct ManArgs {
 }
 
 pub(super) fn man(context: &Context, args: &ManArgs) -> CliResult {
-    let mut root = command().mut_subcommands(|command| command.disable_help_subcommand(true));
+    let mut root = command(help::WIDTH).mut_subcommands(|command| command.disable_help_subcommand(true));
     root.build();
     let Some(dir) = &args.dir else {
         let mut page = Vec::new();
@@ -49,7 +50,7 @@ pub(super) fn man(context: &Context, args: &ManArgs) -> CliResult {
 /// The reference page of the command line, as `docs/reference/cli.md` holds it.
 #[must_use]
 pub fn cli_reference() -> String {
-    let mut root = command().term_width(100);
+    let mut root = command(help::WIDTH).term_width(help::WIDTH);
     root.build();
     let mut page = String::from(
         "# Command line\n\n<!-- Generated; do not edit. `RALPH_UPDATE_REFERENCE=1 cargo test` rewrites it. -->\n\n\

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::overrides::quiet_configuration;
-use super::{CliError, CliExit, CliResult, Context, ErrorTopic, agent_help, flags, image, issue};
+use super::{CliError, CliExit, CliResult, Context, ErrorTopic, activity, agent_help, flags, image, issue};
 use crate::assembly::issue_queue::IssueQueue;
 use crate::assembly::{ActiveRun, RalphBuilder};
 use crate::config::ConfigOverride;
@@ -142,6 +142,7 @@ pub(super) async fn start_watched(
     builder: RalphBuilder,
     signals: &mut Signals,
 ) -> Result<ActiveRun, CliError> {
+    activity::begin("preparing the run: task, image, clone");
     let start = Box::pin(async { builder.build().await?.start().await });
     let hint = "no iteration had begun; run the same command again";
     signals.or_interrupted(hint, start).await
@@ -155,7 +156,9 @@ pub(super) async fn drive(
     format: EventFormat,
 ) -> CliResult {
     let outcome = drive_to_end(context, run, signals).await?;
-    summarize(context, run.dir(), &outcome, format)
+    let exit = summarize(context, run.dir(), &outcome, format)?;
+    say_how_to_merge(context, &outcome);
+    Ok(exit)
 }
 
 /// Works on a run. Ctrl-C stops it after a clean-up.
@@ -234,6 +237,20 @@ pub(super) fn summarize(
             Ok(CliExit::Paused)
         }
     }
+}
+
+/// Says what to do with the work of a run that is done.
+pub(super) fn say_how_to_merge(context: &Context, outcome: &RunOutcome) {
+    if outcome.kind != RunOutcomeKind::Done {
+        return;
+    }
+    context.ui.next(match &outcome.pull_request {
+        Some(url) if url.starts_with("https://") => format!("review and merge {url}"),
+        _ => format!(
+            "read the pull request; `git merge {}` takes the work",
+            outcome.branch
+        ),
+    });
 }
 
 /// The connections that the policy blocked, most frequent first.

@@ -32,7 +32,27 @@ pub(super) fn status(context: &Context, args: &StatusArgs) -> CliResult {
     context
         .ui
         .report(args.json, &rows, table(&rows) + &details.collect::<String>())?;
+    if !args.json {
+        context.ui.next(next_step(&rows));
+    }
     Ok(CliExit::Success)
+}
+
+/// What to do with these runs, the newest of which is last.
+fn next_step(rows: &[RunStatus]) -> String {
+    let in_state = |names: &[&str]| rows.iter().rfind(|row| names.contains(&row.state.as_str()));
+    if let Some(row) = in_state(&["running"]) {
+        format!("`ralph watch {}` shows it at work", row.run)
+    } else if let Some(row) = in_state(&["paused", "stopped", "interrupted"]) {
+        format!("`ralph resume {}` continues it", row.run)
+    } else if let Some(row) = in_state(&["failed"]) {
+        format!(
+            "`ralph logs {0}` shows why it failed; `ralph resume {0}` continues it",
+            row.run
+        )
+    } else {
+        "`ralph status RUN` shows the branch and the pull request of one".to_owned()
+    }
 }
 
 fn table(rows: &[RunStatus]) -> String {

@@ -4,6 +4,7 @@ use crate::event::{Event, EventKind, EventSink, LineStyle, styled_line};
 use crate::text::visible;
 
 use super::Ui;
+use super::activity::{self, RunActivity};
 use super::ui::columns;
 
 /// From how many seconds on the end of an action is shown on a terminal, besides its start.
@@ -42,7 +43,7 @@ impl EventFormat {
             EventKind::Transcript { .. } => self == Self::Transcripts,
             EventKind::LoopScored { gutter, .. } => *gutter,
             // Other events say the same.
-            EventKind::EvidenceStarted { .. } | EventKind::EvidenceEnded { .. } => false,
+            EventKind::EvidenceEnded { .. } => false,
             EventKind::RunStarted { .. }
             | EventKind::RunResumed { .. }
             | EventKind::Preflight { .. }
@@ -50,6 +51,7 @@ impl EventFormat {
             | EventKind::ModelAnswered { .. }
             | EventKind::Action { .. }
             | EventKind::Checked { .. }
+            | EventKind::EvidenceStarted { .. }
             | EventKind::Ticked { .. }
             | EventKind::NotTicked { .. }
             | EventKind::BudgetWarning { .. }
@@ -83,6 +85,11 @@ impl EventSink for EventPrinter {
             return;
         }
         let columns = columns();
+        match activity::after(&event.kind) {
+            Some(RunActivity::Works(what)) => activity::begin(what),
+            Some(RunActivity::Ended) => activity::end(),
+            None => {}
+        }
         if !self.format.shows(&event.kind, columns.is_some()) {
             return;
         }

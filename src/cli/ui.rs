@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use ratatui::crossterm::execute;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::assembly::{AssemblyErrorKind, AssemblyReporter};
@@ -15,7 +16,7 @@ use crate::image::ImageObserver;
 use crate::text::visible;
 
 use super::image::observer;
-use super::{CliError, CliExit};
+use super::{CliError, CliExit, activity};
 
 /// Why stdout, of which a process has one, could not be written.
 static LOST_OUTPUT: OnceLock<String> = OnceLock::new();
@@ -51,10 +52,15 @@ impl Ui {
     pub(super) fn say_styled(self, style: Option<&str>, styled: &str, rest: impl Display) {
         let (styled, rest) = (visible(styled), rest.to_string());
         let rest = visible(&rest);
-        let _ = match style.filter(|_| self.colour) {
+        let _ = activity::above(|| match style.filter(|_| self.colour) {
             Some(style) => writeln!(std::io::stderr().lock(), "\x1b[{style}m{styled}\x1b[0m{rest}"),
             None => writeln!(std::io::stderr().lock(), "{styled}{rest}"),
-        };
+        });
+    }
+
+    /// Writes what to do next to stderr, as the last line of a command.
+    pub(super) fn next(self, text: impl Display) {
+        self.say(format_args!("next: {text}"));
     }
 
     /// Writes data to stdout. A closed pipe is ignored.
@@ -64,7 +70,7 @@ impl Ui {
 
     /// Writes data to stdout as it is, because the user asked for that.
     pub(super) fn raw(self, text: impl Display) -> Result<(), CliError> {
-        self.checked(writeln!(std::io::stdout().lock(), "{text}"))
+        self.checked(activity::above(|| writeln!(std::io::stdout().lock(), "{text}")))
     }
 
     /// Writes the output of a command to the same stream as it is. The caller has made it visible, or the user asked for it.
@@ -98,14 +104,14 @@ impl Ui {
     }
 
     /// Writes a value as JSON.
-    pub(super) fn json<T: Serialize>(self, value: &T) -> Result<(), CliError> {
+    pub(super) fn json<T: Serialize + JsonSchema>(self, value: &T) -> Result<(), CliError> {
         let text = serde_json::to_string_pretty(value)
             .map_err(|error| CliError::runtime(format!("cannot write JSON: {error}")))?;
         self.data(text)
     }
 
     /// Writes a value as JSON or, without `--json`, as this text.
-    pub(super) fn report<T: Serialize>(
+    pub(super) fn report<T: Serialize + JsonSchema>(
         self,
         json: bool,
         value: &T,
@@ -114,13 +120,13 @@ impl Ui {
         if json { self.json(value) } else { self.data(text) }
     }
 
-    /// Shows an error, its hint, and where the documentation explains it.
+    /// Shows an error, where the documentation explains it, and last what to do next.
     pub(super) fn error(self, error: &CliError) -> CliExit {
         self.say_styled(Some("1;31"), "ralph:", format_args!(" {error}"));
+        self.say(format_args!("see: {}", error.topic().url()));
         if let Some(hint) = error.hint() {
             self.say(format_args!("hint: {hint}"));
         }
-        self.say(format_args!("see: {}", error.topic().url()));
         match error.kind() {
             AssemblyErrorKind::Usage | AssemblyErrorKind::NotFound => CliExit::Usage,
             AssemblyErrorKind::Runtime | AssemblyErrorKind::Conflict => CliExit::Failure,

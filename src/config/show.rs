@@ -1,5 +1,6 @@
 //! The rows of `ralph config show`: each value with its layer and position.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -9,7 +10,7 @@ use super::layer::{ConfigLayer, SettingPlace};
 use super::loaded::is_secret;
 
 /// One line of `ralph config show`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ConfigRow {
     /// The key, or `env.NAME` for a credential.
     pub key: String,

@@ -1,6 +1,7 @@
 //! The statement that is signed: an in-toto statement (<https://in-toto.io/Statement/v1>) about one commit.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::error::EvidenceRefusal;
@@ -16,7 +17,7 @@ pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
 pub const PREDICATE_TYPE: &str = "https://github.com/ralph/ralph/evidence/v1";
 
 /// An in-toto statement about one commit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvidenceStatement {
     /// [`STATEMENT_TYPE`].
@@ -31,7 +32,7 @@ pub struct EvidenceStatement {
 }
 
 /// What a statement is about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EvidenceSubject {
     /// The branch of the run, for people.
     pub name: String,
@@ -40,7 +41,7 @@ pub struct EvidenceSubject {
 }
 
 /// The commit as in-toto names it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubjectDigest {
     /// The id of the commit.
@@ -48,7 +49,7 @@ pub struct SubjectDigest {
 }
 
 /// How the evidence for a commit was gathered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvidencePredicate {
     /// The version of ralph that signed.
@@ -80,7 +81,7 @@ pub struct EvidencePredicate {
 }
 
 /// A command that ralph itself ran on a clean checkout, with its last result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvidenceCommand {
     /// The shell command.
@@ -98,7 +99,7 @@ pub struct EvidenceCommand {
 }
 
 /// The image of a sandbox.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EvidenceImage {
     /// Its name.
     pub name: String,
@@ -107,7 +108,7 @@ pub struct EvidenceImage {
 }
 
 /// A network policy by its content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyDigest {
     /// What it does with names that no rule is about.
     pub mode: String,
@@ -116,7 +117,7 @@ pub struct PolicyDigest {
 }
 
 /// An agent and its model.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EvidenceAgent {
     /// The agent.
     pub name: String,

@@ -4,6 +4,7 @@ mod listing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::fingerprint::ImageFingerprint;
@@ -16,7 +17,7 @@ const LARGEST: u64 = 4 << 30;
 const NAMED: usize = 10;
 
 /// One difference between two builds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum ImageDifference {
     /// The number of layers.
@@ -41,7 +42,7 @@ pub enum ImageDifference {
 }
 
 /// The files in which two layers differ.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "known", rename_all = "kebab-case")]
 pub enum LayerDifference {
     /// Unknown: the image is too large, or its engine compresses layers.
@@ -58,7 +59,7 @@ pub enum LayerDifference {
 }
 
 /// A file that differs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileDifference {
     /// Its path.
     pub path: String,
@@ -67,7 +68,7 @@ pub struct FileDifference {
 }
 
 /// What differs in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LayerFileChange {
     /// Only the first layer has the file.

@@ -5,6 +5,7 @@ mod display;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::engine_state::{BaseIdentity, BaseImage, EngineState, PullHistory, TaggedImage};
@@ -15,12 +16,14 @@ use super::reference::ImageReference;
 use super::spec::{BuildMode, ImageSpec, Rebuild};
 use super::tag::ImageTag;
 use crate::digest::Digest;
+use display::PlanSummary;
 
 /// A failed pull is not retried earlier.
 const RETRY_PULL_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// What must be done, in order, so that an engine has an image.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "PlanSummary")]
 pub struct ImagePlan {
     /// The image that a sandbox starts from.
     pub image: PlannedImage,
@@ -44,16 +47,18 @@ pub struct PlannedImage {
 }
 
 /// The image that a base is built from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PlannedBase {
     /// Its name.
+    #[schemars(with = "String")]
     pub reference: ImageReference,
     /// Its current content.
+    #[schemars(with = "String")]
     pub identity: BaseIdentity,
 }
 
 /// A Dockerfile that an image is built from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PlannedDockerfile {
     /// The tag of the image.
     pub tag: ImageTag,
@@ -64,31 +69,34 @@ pub struct PlannedDockerfile {
 }
 
 /// One step of a plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ImageStep {
     /// What to do.
     #[serde(flatten)]
     pub action: ImageAction,
     /// Why.
     #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     pub reason: StepReason,
     /// What to do when it fails.
     pub on_failure: OnFailure,
 }
 
 /// What to do in a step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "step", rename_all = "kebab-case")]
 pub enum ImageAction {
     /// Pull the image that the base is built from. Its content is known only then, so plan again.
     PullBase {
         /// The image to pull.
+        #[schemars(with = "String")]
         reference: ImageReference,
     },
     /// Build the base from its Dockerfile.
     BuildBase {
         /// The result.
         #[serde(rename = "tag", serialize_with = "as_tag")]
+        #[schemars(with = "ImageTag")]
         image: PlannedImage,
     },
     /// Build an attribute of the flake.
@@ -102,12 +110,14 @@ pub enum ImageAction {
     Load {
         /// The result.
         #[serde(rename = "tag", serialize_with = "as_tag")]
+        #[schemars(with = "ImageTag")]
         image: PlannedImage,
     },
     /// Build the project's image, with the base's tag as `BASE_IMAGE`.
     BuildProject {
         /// The result.
         #[serde(rename = "tag", serialize_with = "as_tag")]
+        #[schemars(with = "ImageTag")]
         image: PlannedImage,
         /// The base.
         base: ImageTag,
@@ -115,7 +125,7 @@ pub enum ImageAction {
 }
 
 /// What to do when a step fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
     /// Fail.

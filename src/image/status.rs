@@ -1,5 +1,6 @@
 //! The state of a project's image, and of the other images of ralph.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::builder::ImageBuilder;
@@ -37,7 +38,7 @@ impl ImageBuilder {
 }
 
 /// Whether the engine has a planned image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageState {
     /// It has.
@@ -74,7 +75,7 @@ impl ImageState {
 }
 
 /// The role of an image in a project.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageRole {
     /// Sandboxes start from it.

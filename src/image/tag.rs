@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::agent::AgentImage;
@@ -19,7 +20,7 @@ const SHORT_HASH: usize = 8;
 const PREFIX: &str = "agent-loop-sandbox-";
 
 /// The tag of one of ralph's images: `agent-loop-sandbox-claude:v1f2e3d4c`, or with the project's name after the agent's.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(into = "String")]
 pub struct ImageTag {
     repository: String,

@@ -167,6 +167,6 @@ fn ending_word(ending: &AgentConclusion) -> &'static str {
 fn changed_lines(diff: &Diff) -> u64 {
     let lines = diff.files.iter().map(|file| file.lines.as_ref());
     lines
-        .map(|lines| lines.map_or(1, |lines| lines.added + lines.removed))
-        .sum()
+        .map(|lines| lines.map_or(1, |lines| lines.added.saturating_add(lines.removed)))
+        .fold(0, u64::saturating_add)
 }

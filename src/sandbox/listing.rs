@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::id::RunId;
 
 /// A sandbox of any run, as found on an engine or on the host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SandboxListing {
     /// Its name.
     pub id: String,
@@ -33,7 +34,7 @@ pub struct SandboxListing {
 }
 
 /// Whether a listed sandbox runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxActivity {
     /// It runs.
@@ -57,7 +58,7 @@ impl SandboxActivity {
 }
 
 /// Whether the owner of a listed sandbox still exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxOwnership {
     /// The owner exists, or this host cannot know.

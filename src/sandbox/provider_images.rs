@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{SandboxError, SandboxSpec};
@@ -28,7 +29,7 @@ pub trait ProviderImages: Send + Sync {
 }
 
 /// A template or snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct ProviderImage {
     /// Its name. It contains a hash of the content.
@@ -48,7 +49,7 @@ pub struct ProviderImage {
 }
 
 /// Whether a template or snapshot is kept when old ones are removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProviderImageFate {
     /// Kept: ralph did not make it.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Sandbox, SandboxError};
@@ -15,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_BEATS: u64 = 1 << 16;
 
 /// The result of one check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SelftestCheck {
     /// The property that was checked.
     pub name: String,

@@ -1,5 +1,6 @@
 //! Mistakes in a task file: the rule that each breaks, and how to fix it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -9,7 +10,7 @@ use crate::text::cut_middle;
 const LONGEST_MESSAGE: usize = 400;
 
 /// One mistake in a task file.
-#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, JsonSchema)]
 #[error("{reason}")]
 pub struct TaskError {
     /// The line, from 1. `None` if there is no file.
@@ -68,7 +69,7 @@ fn cut(message: &str) -> String {
 }
 
 /// Whether a mistake in a task file prevents a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LintSeverity {
     /// A run with the task is refused.
@@ -78,7 +79,7 @@ pub enum LintSeverity {
 }
 
 /// A rule for task files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LintRule {
     /// The file exists.

@@ -109,9 +109,11 @@ fn without_an_engine_a_plan_is_shown_and_a_build_says_what_to_do() {
     );
     assert!(planned.stdout.contains("(unresolved)"), "{planned:?}");
     let built = finish(&mut without_engine(&place, &[]));
-    let expected =
-        "ralph: cannot reach a container engine (tried unix:///nowhere.sock)\nhint: start Docker or podman";
-    assert_eq!(built.expect(1, &[expected]).stdout, "");
+    let expected = [
+        "ralph: cannot reach a container engine (tried unix:///nowhere.sock)\n",
+        "\nhint: start Docker or podman",
+    ];
+    assert_eq!(built.expect(1, &expected).stdout, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -234,7 +236,10 @@ async fn ctrl_c_in_a_build_says_what_is_kept() {
     let ended = build.wait();
     ended.expect(
         130,
-        &["ralph: interrupted\nhint: complete images and build steps are kept"],
+        &[
+            "ralph: interrupted\n",
+            "\nhint: complete images and build steps are kept",
+        ],
     );
     assert_eq!(ended.stdout, "");
     assert_eq!(project.id(&planned.tag).await, None);

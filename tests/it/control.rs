@@ -610,7 +610,7 @@ fn a_signal_ends_a_preparation(#[case] args: &[&str], #[case] signal: &str, #[ca
     });
     live.signal(signal);
     let ended = live.wait();
-    ended.expect(130, &[&format!("ralph: interrupted\nhint: {hint}")]);
+    ended.expect(130, &["ralph: interrupted\n", &format!("\nhint: {hint}")]);
     assert!(!ended.stderr.contains("build steps"), "{ended:?}");
 }
 

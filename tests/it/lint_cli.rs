@@ -170,7 +170,8 @@ fn a_repository_that_lacks_the_base_is_refused(#[case] base: Option<&str>) {
 fn the_example_of_init_is_no_task_until_it_is_edited() {
     let place = Place::new();
     let mut init = place.ralph(&["init", "--force"]);
-    finish(init.env("DOCKER_HOST", "unix:///nonexistent/engine.sock")).expect(0, &["ralph lint, ralph run"]);
+    finish(init.env("DOCKER_HOST", "unix:///nonexistent/engine.sock"))
+        .expect(0, &["`ralph run` works on it"]);
     let ended = place.run(&["lint"]);
     ended.expect(2, &["is not valid: 4 problems"]);
     for fix in [
@@ -239,12 +240,13 @@ fn init_chooses_a_container_where_an_engine_answers() {
 fn what_init_wrote_is_not_overwritten_unasked() {
     let place = Place::bare();
     let ended = place.run(&["init"]);
-    ended.expect(0, &["ralph lint, ralph run"]);
+    ended.expect(0, &["`ralph run` works on it"]);
     assert_eq!(ended.stdout.lines().count(), 9);
     place.write("ralph_task.md", "mine");
-    place
-        .run(&["init"])
-        .expect_refused(&["ralph_task.md` already exists", "hint: `--force` overwrites it"]);
+    place.run(&["init"]).expect_refused(&[
+        "ralph_task.md` already exists",
+        "`ralph init --force` overwrites it",
+    ]);
     let text = || std::fs::read_to_string(place.repo().join("ralph_task.md")).unwrap();
     assert_eq!(text(), "mine");
     place.run(&["init", "--force"]).expect(0, &[]);

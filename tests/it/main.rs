@@ -26,11 +26,13 @@ mod fake_github;
 mod guest_build;
 mod guide;
 mod init;
+mod json_output;
 mod lint_cli;
 mod litellm;
 mod metrics;
 mod model;
 mod network_cli;
+mod next_step;
 mod nix;
 mod notify;
 #[cfg(target_os = "linux")] // It reads `/proc`.

@@ -18,6 +18,7 @@ pub mod fake_github;
 pub mod git_http;
 pub mod github;
 pub mod guest;
+pub mod json_shape;
 pub mod litellm;
 pub mod model;
 pub mod model_server;

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::json_shape;
+
 /// How long anything may take that a test waits for. Far longer than it takes, so that a slow machine fails nothing.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -296,10 +298,16 @@ impl Ended {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end. What the program prints with `--json` must match its schema.
 pub fn finish(command: &mut Command) -> Ended {
     let output = command.output().unwrap();
-    Ended::new(output.status, &output.stdout, &output.stderr)
+    let ended = Ended::new(output.status, &output.stdout, &output.stderr);
+    let args: Vec<&str> = command.get_args().filter_map(|arg| arg.to_str()).collect();
+    // A log may have lines that another version of ralph wrote.
+    if command.get_program() == program() && !args.contains(&"logs") {
+        json_shape::check(&args, &ended);
+    }
+    ended
 }
 
 /// A process in the background; killed when dropped.

@@ -3,6 +3,7 @@
 use crate::text::error_chain;
 use std::sync::{Arc, Mutex};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::gateway::broker;
@@ -21,8 +22,8 @@ pub(in crate::cli) struct CheckGatewayArgs {
 }
 
 /// The result of one check.
-#[derive(Serialize)]
-struct GatewayCheck {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct GatewayCheck {
     name: &'static str,
     /// Why it failed; absent when it passed.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -20,6 +20,7 @@ use crate::network::HostName;
 
 use super::credentials::CredentialArgs;
 use super::{CliError, CliResult, Context, ErrorTopic};
+pub(super) use check::GatewayCheck;
 
 /// Serve requests to a model with the stored credential, or check that they would be served
 #[derive(Debug, Subcommand)]

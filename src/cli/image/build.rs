@@ -1,5 +1,6 @@
 //! `ralph image build`
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::engine::{EngineError, EngineImage, EngineImageReference};
@@ -84,6 +85,9 @@ pub(super) async fn build(context: &Context, args: ImageBuildArgs) -> CliResult 
         done: &ensured.done,
     };
     context.ui.report(args.json, &report, tag)?;
+    context
+        .ui
+        .next("`ralph run` starts its sandbox from it; `ralph selftest` tries one");
     Ok(CliExit::Success)
 }
 
@@ -144,6 +148,7 @@ async fn show_plan(
     context
         .ui
         .report(args.json, &report, text.join("\n").trim_end())?;
+    context.ui.next("`ralph image build` does this");
     Ok(CliExit::Success)
 }
 
@@ -154,8 +159,8 @@ async fn built(builder: &ImageBuilder, ensured: &EnsuredImage) -> Result<EngineI
 }
 
 /// The JSON output of a dry run.
-#[derive(Serialize)]
-struct PlanReport<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct PlanReport<'a> {
     #[serde(flatten)]
     plan: &'a ImagePlan,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,8 +168,8 @@ struct PlanReport<'a> {
 }
 
 /// The JSON output.
-#[derive(Serialize)]
-struct BuildReport<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct BuildReport<'a> {
     tag: &'a ImageTag,
     hash: String,
     name: Option<String>,

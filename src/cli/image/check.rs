@@ -1,5 +1,6 @@
 //! `ralph image build --check`
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::image::{
@@ -13,8 +14,8 @@ use crate::cli::{CliExit, CliResult, Context};
 use crate::text::counted;
 
 /// The JSON output.
-#[derive(Serialize)]
-struct CheckReport<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct CheckReport<'a> {
     tag: &'a ImageTag,
     hash: String,
     /// The digests of the two builds.
@@ -25,7 +26,7 @@ struct CheckReport<'a> {
 }
 
 /// How the image compares with `ralph.lock`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "lowercase")]
 enum LockReport {
     /// `ralph.lock` has no record of it.

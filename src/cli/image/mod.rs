@@ -16,7 +16,14 @@ use crate::image::Rebuild;
 
 use super::signals::Signals;
 use super::{CliResult, Context};
+pub(super) use build::{BuildReport, PlanReport};
+pub(super) use check::CheckReport;
 pub(super) use progress::observer;
+pub(super) use provider_images::{ProviderBuild, ProviderPruneRow, ProviderStatus};
+pub(super) use prune::PruneRow;
+pub(super) use pull::PullReport;
+pub(super) use push::PushReport;
+pub(super) use status::StatusReport;
 
 /// Build, share, list and prune the images that sandboxes start from
 #[derive(Debug, Subcommand)]

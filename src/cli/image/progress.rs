@@ -11,11 +11,13 @@ use crate::image::load::{LoadedImage, SentLayers};
 use crate::image::{ImageError, ImageObserver, ImageStep};
 use crate::text::{counted, error_chain, visible};
 
-use crate::cli::Ui;
 use crate::cli::ui::columns;
+use crate::cli::{Ui, activity};
 
 /// Shows progress on stderr.
 pub(in crate::cli) fn observer(ui: Ui) -> Box<dyn ImageObserver> {
+    // The bars take its place.
+    activity::end();
     Box::new(BuildProgress {
         ui,
         screen: MultiProgress::new(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indicatif::HumanDuration;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::assembly::provider_image::PlannedProviderImage;
@@ -23,8 +24,8 @@ pub(super) struct ProviderImageSet {
 }
 
 /// The JSON output of `status` and of a dry run.
-#[derive(Serialize)]
-struct ProviderStatus<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct ProviderStatus<'a> {
     provider: &'static str,
     kind: &'static str,
     /// What sandboxes start from; `null` if the provider chooses.
@@ -33,16 +34,16 @@ struct ProviderStatus<'a> {
 }
 
 /// The JSON output of `build`.
-#[derive(Serialize)]
-struct ProviderBuild<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct ProviderBuild<'a> {
     provider: &'static str,
     kind: &'static str,
     name: Option<&'a str>,
 }
 
 /// One row of the JSON output of `prune`.
-#[derive(Serialize)]
-struct ProviderPruneRow<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct ProviderPruneRow<'a> {
     name: &'a str,
     fate: ProviderImageFate,
 }

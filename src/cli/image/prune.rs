@@ -1,6 +1,7 @@
 //! `ralph image prune`
 
 use indicatif::DecimalBytes;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::image::{KeepReason, LocalImage, PruneDecision, PruneRules};
@@ -28,8 +29,8 @@ pub(in crate::cli) struct ImagePruneArgs {
 }
 
 /// One image in the JSON output.
-#[derive(Serialize)]
-struct PruneRow<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct PruneRow<'a> {
     image: String,
     names: &'a [String],
     size: u64,

@@ -1,5 +1,6 @@
 //! `ralph image pull`
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::engine::EngineImageReference;
@@ -23,8 +24,8 @@ pub(in crate::cli) struct ImagePullArgs {
 }
 
 /// The JSON output.
-#[derive(Serialize)]
-struct PullReport {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct PullReport {
     image: String,
     remote: String,
     pulled: bool,

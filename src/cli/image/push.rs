@@ -1,5 +1,6 @@
 //! `ralph image push`
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::image::RegistryImage;
@@ -19,8 +20,8 @@ pub(in crate::cli) struct ImagePushArgs {
 }
 
 /// The JSON output.
-#[derive(Serialize)]
-struct PushReport {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct PushReport {
     image: String,
     remote: String,
 }

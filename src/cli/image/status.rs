@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use indicatif::{DecimalBytes, HumanDuration};
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::image::{
@@ -27,21 +28,21 @@ pub(in crate::cli) struct ImageStatusArgs {
 }
 
 /// The JSON output.
-#[derive(Serialize)]
-struct StatusReport<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct StatusReport<'a> {
     /// `sandbox.image`, which is used in place of the planned image.
     named: Option<NamedImage<'a>>,
     planned: PlannedReport<'a>,
     images: Vec<ImageRow<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct NamedImage<'a> {
     image: &'a str,
     present: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct PlannedReport<'a> {
     tag: &'a ImageTag,
     hash: String,
@@ -51,7 +52,7 @@ struct PlannedReport<'a> {
     steps: &'a [ImageStep],
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ImageRow<'a> {
     image: &'a ImageTag,
     role: ImageRole,

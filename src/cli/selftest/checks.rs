@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::assembly::broker::BrokeredServices;
@@ -206,7 +207,10 @@ impl<'a> Selftest<'a> {
         };
         self.context.ui.report(self.json, &report, text)?;
         match failed {
-            0 => Ok(CliExit::Success),
+            0 => {
+                self.context.ui.next("`ralph run` works like this");
+                Ok(CliExit::Success)
+            }
             _ => Err(CliError::runtime(format!(
                 "{failed} of {all} checks failed with the `{provider}` provider"
             ))
@@ -352,15 +356,15 @@ fn as_result(found: PreflightResult) -> Result<(), CheckFailure> {
 }
 
 /// The image, template or snapshot that a sandbox was created from.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct StartsFrom {
     kind: &'static str,
     name: String,
 }
 
 /// The output of `--json`.
-#[derive(Serialize)]
-struct SelftestReport {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct SelftestReport {
     provider: &'static str,
     agent: &'static str,
     image: Option<String>,

@@ -19,6 +19,7 @@ use crate::sandbox::{Reuse, SandboxSpec};
 use super::image::RebuildFlag;
 use super::signals::Signals;
 use checks::Selftest;
+pub(super) use checks::SelftestReport;
 
 /// The longest time that attacks are varied: a week.
 const MAX_HOURS: f64 = 168.0;

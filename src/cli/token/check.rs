@@ -1,6 +1,7 @@
 //! `ralph token check`
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::assembly::credentials::{connect_upstream, from_environment, open_vault};
@@ -25,8 +26,8 @@ pub(in crate::cli) struct CheckTokenArgs {
 }
 
 /// The output of `--json`.
-#[derive(Serialize)]
-struct CredentialStatus {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct TokenStatus {
     credential: &'static str,
     auth: AuthMethod,
     place: &'static str,
@@ -42,10 +43,8 @@ pub(in crate::cli) async fn check(context: &Context, args: CheckTokenArgs) -> Cl
         open_vault(&context.assembly)?.load(kind).await?,
         from_environment(&config, kind),
     ) {
-        (Some((credential, place)), _) => {
-            CredentialStatus::new(kind, &credential, describe_location(place), now)
-        }
-        (None, Some(secret)) => CredentialStatus::new(kind, &Credential::new(secret), "the environment", now),
+        (Some((credential, place)), _) => TokenStatus::new(kind, &credential, describe_location(place), now),
+        (None, Some(secret)) => TokenStatus::new(kind, &Credential::new(secret), "the environment", now),
         (None, None) => return Err(not_usable(LoginError::Missing(kind), kind)),
     };
     if checked.expires.is_some_and(|end| end <= now) && !checked.renewed_by_itself {
@@ -56,10 +55,15 @@ pub(in crate::cli) async fn check(context: &Context, args: CheckTokenArgs) -> Cl
         verify(&connect_upstream(&context.assembly, &config, kind, base).await?).await?;
     }
     context.ui.report(args.json, &checked, checked.describe(kind))?;
+    if !args.verify.verify {
+        context
+            .ui
+            .next("`ralph token check --verify` asks the service whether it accepts it");
+    }
     Ok(CliExit::Success)
 }
 
-impl CredentialStatus {
+impl TokenStatus {
     fn new(kind: CredentialKind, credential: &Credential, place: &'static str, now: Timestamp) -> Self {
         let days_left = credential
             .expires

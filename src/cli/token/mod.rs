@@ -10,7 +10,7 @@ use crate::credential::{CredentialKind, LoginError};
 
 use super::{CliError, CliResult, Context};
 
-pub(super) use check::{CheckTokenArgs, check};
+pub(super) use check::{CheckTokenArgs, TokenStatus, check};
 pub(super) use get::{GetTokenArgs, get};
 pub(super) use store::{StoreTokenArgs, store};
 

@@ -78,6 +78,9 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreTokenArgs) -> Cl
     context
         .ui
         .say(format_args!("Stored {kind} in {}.", describe_location(place)));
+    context
+        .ui
+        .next("`ralph doctor env` shows what a run would use now");
     Ok(CliExit::Success)
 }
 

@@ -7,6 +7,7 @@ mod tally;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::network::{Denial, PolicyLine};
@@ -132,7 +133,7 @@ pub enum AuditProtocol {
 }
 
 /// The verdict on a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditVerdict {
     /// Allowed.

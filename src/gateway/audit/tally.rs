@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{AuditProtocol, AuditRecord, AuditRemedy, AuditVerdict};
@@ -16,7 +17,7 @@ pub struct AuditTally {
 }
 
 /// What is counted together.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct TallyKey {
     /// The host name or address.
     pub host: String,
@@ -30,7 +31,7 @@ pub struct TallyKey {
 }
 
 /// The count of one kind of request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TallyEntry {
     /// The kind.
     #[serde(flatten)]

@@ -1,12 +1,15 @@
 //! A plan as text and as JSON.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
-use serde_json::json;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
 
 use super::{ImageAction, ImagePlan, ImageStep, OnFailure, PlannedBase, PlannedDockerfile, StepReason};
+use crate::image::tag::ImageTag;
 use crate::text::counted;
 
 const HOUR: u64 = 60 * 60;
@@ -104,16 +107,41 @@ impl fmt::Display for Rounded {
     }
 }
 
-impl Serialize for ImagePlan {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let plan = json!({
-            "tag": self.image.tag,
-            "hash": self.image.hash.hex(),
-            "labels": self.image.labels,
-            "base": self.base,
-            "provisional": self.is_provisional(),
-            "steps": self.steps,
-        });
-        plan.serialize(serializer)
+impl JsonSchema for ImagePlan {
+    fn schema_name() -> Cow<'static, str> {
+        "ImagePlan".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        PlanSummary::json_schema(generator)
+    }
+}
+
+/// A plan in JSON.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct PlanSummary {
+    /// The tag of the image that a sandbox starts from.
+    tag: ImageTag,
+    /// The hash of its content.
+    hash: String,
+    labels: BTreeMap<String, String>,
+    /// The image that the base is built from. A Nix image has none.
+    base: Option<PlannedBase>,
+    /// Whether the tag may change: the content of the base is not known yet.
+    provisional: bool,
+    /// What must be done, in order.
+    steps: Vec<ImageStep>,
+}
+
+impl From<ImagePlan> for PlanSummary {
+    fn from(plan: ImagePlan) -> Self {
+        Self {
+            provisional: plan.is_provisional(),
+            tag: plan.image.tag,
+            hash: plan.image.hash.hex(),
+            labels: plan.image.labels,
+            base: plan.base,
+            steps: plan.steps,
+        }
     }
 }

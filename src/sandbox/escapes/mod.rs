@@ -22,6 +22,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -44,7 +45,7 @@ const PROGRAM: &str = "escapes";
 const NOT_TRIED: &str = "not tried";
 
 /// The results of all attacks on one provider.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EscapeReport {
     /// The provider of the sandbox.
     pub provider: &'static str,
@@ -67,7 +68,7 @@ impl EscapeReport {
 }
 
 /// The result of one attack.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AttackResult {
     /// The property that was attacked.
     pub name: String,
@@ -107,7 +108,7 @@ impl AttackResult {
 }
 
 /// Whether a property holds against an attack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttackVerdict {
     /// It holds.
