@@ -86,7 +86,9 @@ pub(super) async fn create(
 ) -> Result<Arc<dyn Forge>, AssemblyError> {
     // Git needs the proxies and certificates of the user to reach a server.
     let host = context.surroundings.builder_host().with_name(run.path());
-    let repository = Repository::open(host, &run.facts().repository).await?;
+    let repository = Repository::open(host, &run.facts().repository)
+        .await?
+        .with_scratch(run.path());
     match config.settings.forge.kind {
         ForgeType::Local => Ok(Arc::new(LocalForge::new(repository, run.pull_request_file()))),
         ForgeType::Github => {

@@ -114,6 +114,7 @@ pub async fn save_new(
     now: Timestamp,
 ) -> Result<(), RunError> {
     let facts = dir.facts();
+    let repo = repo.clone().with_scratch(dir.path());
     let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone()).with_remote(remote);
     checkpoints.sync().await?;
     if checkpoints.load().await?.is_some() {

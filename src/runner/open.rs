@@ -49,7 +49,9 @@ pub(super) async fn open<'a>(inputs: RunInputs<'a>, lock: &RunLock) -> Result<Op
     let (parts, facts) = (inputs.parts, inputs.dir.facts());
     settle(inputs, lock).await?;
     let reporter = inputs.reporter;
-    let repo = Repository::open(parts.host.clone(), &facts.repository).await?;
+    let repo = Repository::open(parts.host.clone(), &facts.repository)
+        .await?
+        .with_scratch(inputs.dir.path());
     repo.check_writable()?;
     let checkpoints =
         Checkpoints::new(repo.clone(), facts.id.clone()).with_remote(inputs.settings.state_remote.clone());

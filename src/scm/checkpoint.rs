@@ -4,14 +4,12 @@
 //! iterations as after one. An iteration adds about twenty loose objects. ralph never packs the user's repository; the
 //! user's own `git gc --auto` does, and keeps what the ref reaches.
 
-use std::path::Path;
-
 use jiff::Timestamp;
 
 use super::entry::TREE;
 use super::error::ScmError;
 use super::git::unexpected;
-use super::import::{CommitSpec, FAST_IMPORT, FastImport, ImportRef, read_mark};
+use super::import::{CommitSpec, FastImport, ImportRef};
 use super::objects::{self, GitObject};
 use super::path::{RepoPath, name_problem};
 use super::repository::Repository;
@@ -117,14 +115,7 @@ impl Checkpoints {
         for file in content.files {
             import.write(&state_path(&file.path)?, &file.bytes);
         }
-        let git = &self.repository.git;
-        // Each process has its own file for the id of the commit, so that two processes cannot confuse their commits. It is
-        // not in the user's repository, where a killed process would leave it behind.
-        let dir = tempfile::tempdir().map_err(ScmError::file("create", Path::new("temporary directory")))?;
-        let (marks, format) = (dir.path().join("commit"), self.repository.object_format());
-        let command = import.finish_silently(git.command(FAST_IMPORT), format, &marks);
-        git.run(&command).await?;
-        let saved = read_mark(&std::fs::read(&marks).map_err(ScmError::file("read", &marks))?)?;
+        let saved = self.repository.import(import).await?;
         self.push(&saved, expected).await?;
         self.repository
             .update_ref(&self.ref_name(), &saved, expected)

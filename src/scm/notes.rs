@@ -1,13 +1,12 @@
 //! Git notes: text that belongs to a commit without changing it.
 
-use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::error::ScmError;
 use super::git::{one_id, output};
-use super::import::{CommitSpec, FAST_IMPORT, FastImport, ImportRef, read_mark};
+use super::import::{CommitSpec, FastImport, ImportRef};
 use super::objects;
 use super::repository::Repository;
 use crate::exec::ExitStatus;
@@ -89,10 +88,6 @@ impl Repository {
         };
         let mut import = FastImport::new(ImportRef::Discard("refs/notes/ralph-saving"), &spec);
         import.note(commit, note);
-        let dir = tempfile::tempdir().map_err(ScmError::file("create", Path::new("temporary directory")))?;
-        let marks = dir.path().join("commit");
-        let command = import.finish_silently(self.git.command(FAST_IMPORT), self.object_format(), &marks);
-        self.git.run(&command).await?;
-        read_mark(&std::fs::read(&marks).map_err(ScmError::file("read", &marks))?)
+        self.import(import).await
     }
 }

@@ -6,6 +6,7 @@ use std::{fs, io};
 
 use super::error::ScmError;
 use super::git::{GitDir, hardened, message, one_id, output, records, run_on_host, unexpected};
+use super::import::{FAST_IMPORT, FastImport, read_mark};
 use super::objects;
 use super::path::{RepoPath, collision};
 use crate::exec::{ExitStatus, Host};
@@ -25,6 +26,8 @@ pub struct Repository {
     pub(super) git: GitDir,
     common_dir: PathBuf,
     format: ObjectFormat,
+    /// Where temporary files go; by default the directory of the system.
+    scratch: Option<PathBuf>,
 }
 
 /// The hash function of a repository.
@@ -72,6 +75,28 @@ impl ObjectFormat {
 const LAYOUT_LINES: usize = 4;
 
 impl Repository {
+    /// Puts temporary files into this directory, whose owner removes those of a process that was killed.
+    #[must_use]
+    pub fn with_scratch(self, dir: &Path) -> Self {
+        Self {
+            scratch: Some(dir.to_owned()),
+            ..self
+        }
+    }
+
+    /// Creates a commit without a ref.
+    pub(super) async fn import(&self, import: FastImport<'_>) -> Result<ObjectId, ScmError> {
+        // Each process has its own file for the id of the commit, so that two processes cannot confuse their commits. It is
+        // not in the user's repository, where a killed process would leave it behind.
+        let parent = self.scratch.clone().unwrap_or_else(std::env::temp_dir);
+        let dir = tempfile::tempdir_in(&parent)
+            .map_err(ScmError::file("create a temporary directory in", &parent))?;
+        let marks = dir.path().join("commit");
+        let command = import.finish_silently(self.git.command(FAST_IMPORT), self.format, &marks);
+        self.git.run(&command).await?;
+        read_mark(&std::fs::read(&marks).map_err(ScmError::file("read", &marks))?)
+    }
+
     /// Opens the repository that contains `path`, and checks that its history is complete.
     pub async fn open(host: Host, path: &Path) -> Result<Self, ScmError> {
         let layout = "--git-dir --git-common-dir --is-shallow-repository --show-object-format";
@@ -111,6 +136,7 @@ impl Repository {
             git: GitDir::new(host, git_dir),
             common_dir,
             format,
+            scratch: None,
         };
         let (kind, hint) = if shallow {
             ("shallow clone", "fetch the rest with `git fetch --unshallow`")
@@ -135,6 +161,7 @@ impl Repository {
             git: self.git.with_path(dir.to_owned()),
             common_dir: dir.to_owned(),
             format: self.format,
+            scratch: self.scratch.clone(),
         }
     }
 

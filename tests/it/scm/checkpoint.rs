@@ -46,6 +46,21 @@ impl Saver {
     }
 }
 
+/// A killed process leaves them there, and the owner of the directory removes them.
+#[tokio::test]
+async fn temporary_files_are_in_the_scratch_directory() {
+    let mut saver = Saver::new().await;
+    let missing = saver.world.user().join("no-such-directory");
+    let repository = saver.world.repository.clone().with_scratch(&missing);
+    saver.checkpoints = Checkpoints::new(repository, RunId::parse("r23456").unwrap());
+    let error = saver
+        .save(None, 1, &[file("lease.json", "{}")])
+        .await
+        .unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains(missing.to_str().unwrap()), "{message}");
+}
+
 #[tokio::test]
 async fn what_was_saved_is_loaded_and_earlier_files_stay() {
     let saver = Saver::new().await;
