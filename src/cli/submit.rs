@@ -13,13 +13,17 @@ use super::overrides::quiet_configuration;
 use super::run::{RunChoiceArgs, read_script};
 use super::{CliError, CliExit, CliResult, Context};
 
+/// After so many attempts without a result a run waits for a person, by default.
+const DEFAULT_ATTEMPTS: u32 = 3;
+
 /// Queue a task, for `ralph worker` to work on
 #[derive(Debug, clap::Args)]
 pub(super) struct SubmitArgs {
     /// The task file
     #[arg(default_value = "ralph_task.md")]
     task: PathBuf,
-    /// Queue this run, which exists, in place of a new one; one that ended or waits for a person is queued again
+    /// Queue this run, which exists, in place of a new one; one that ended or waits for a person is queued again, with the labels, priority
+    /// and attempts that it had
     #[arg(long, value_name = "RUN", conflicts_with_all = ["task", "repo", "provider", "agent", "profile", "max_iterations", "script"])]
     run: Option<String>,
     /// Work in the repository at this address, in place of the one that the task names or lies in
@@ -35,16 +39,35 @@ pub(super) struct SubmitArgs {
     #[arg(long, value_name = "TIME")]
     not_before: Option<Timestamp>,
     /// After this many attempts without a result the run waits for a person
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_ATTEMPTS, value_parser = clap::value_parser!(u32).range(1..))]
     max_attempts: u32,
     #[command(flatten)]
     choice: RunChoiceArgs,
 }
 
+impl SubmitArgs {
+    /// Whether it says how the run waits in the queue.
+    fn changes_the_queue(&self) -> bool {
+        !self.labels.is_empty()
+            || self.priority != 0
+            || self.not_before.is_some()
+            || self.max_attempts != DEFAULT_ATTEMPTS
+    }
+}
+
 pub(super) async fn submit_run(context: &Context, args: SubmitArgs) -> CliResult {
     let store = open_store(context).await?;
     let run = if let Some(run) = &args.run {
-        SubmittedRun::Existing(RunId::parse(run)?)
+        let run = RunId::parse(run)?;
+        if args.changes_the_queue() && store.queue_row(&run).await?.is_some() {
+            let message = format!(
+                "run `{run}` was queued before, and keeps its labels, priority, earliest start and attempts"
+            );
+            return Err(
+                CliError::usage(message).with_hint(format!("`ralph submit --run {run}` queues it again"))
+            );
+        }
+        SubmittedRun::Existing(run)
     } else {
         let mut builder = context.builder(args.choice.given())?.task_file(&args.task);
         if let Some(script) = &args.choice.script {

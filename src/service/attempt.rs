@@ -150,7 +150,9 @@ impl Attempt {
         if let Err(error) = self.leave_sandbox(&run, &end).await {
             let id = &self.claim.run;
             let reporter = &self.context.reporter;
-            reporter.warn(&format!("run {id}: the sandbox could not be stopped: {error}"));
+            reporter.warn(&format!(
+                "run {id}: the sandbox could not be stopped or removed: {error}"
+            ));
         }
         if self.store.is_shared() && !matches!(end, AttemptEnd::Lost) {
             exchange.mirror().await;
@@ -162,8 +164,8 @@ impl Attempt {
         }
     }
 
-    /// Stops the sandbox where this host goes on with the run. If another one may, nothing would ever use or remove the sandbox,
-    /// so it is removed: what the run needs is in its repository.
+    /// Stops the sandbox for the next attempt. On a shared store that attempt may be on another host, and nothing would ever use or
+    /// remove the sandbox, so it is removed: what the run needs is in its repository.
     async fn leave_sandbox(&self, run: &ActiveRun, end: &AttemptEnd) -> Result<(), AssemblyError> {
         match end {
             // It has removed its sandbox itself.

@@ -52,7 +52,7 @@ pub(crate) async fn submit(
                 dir.inbox().discard_orders()?;
             }
             if store.queue_row(&run).await?.is_some() {
-                // It keeps the labels and limits that it was queued with.
+                // It keeps the labels, priority and attempts that it was queued with.
                 store.requeue(&run).await?;
                 return Ok(run);
             }

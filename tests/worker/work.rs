@@ -175,13 +175,20 @@ async fn a_failed_attempt_leaves_no_sandbox_where_another_host_may_go_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_queued_again_keeps_its_labels() {
     let desk = need!(Desk::postgres().await);
-    let args = ["--label", &host_label(), "--max-attempts", "1"];
+    let host = host_label();
+    let args = ["--label", &host, "--label", "pool=a", "--max-attempts", "1"];
     let run = desk.submit(&script([doing([write("a.txt", "hello\n")])]), &args);
-    desk.work("first", &["--once"]);
+    desk.work("first", &["--once", "--label", "pool=a"]);
+    assert_eq!(desk.row(&run).await.state, QueueState::NeedsPerson);
+    desk.run(&["submit", "--run", &run, "--priority", "7"])
+        .expect_refused(&["was queued before", "ralph submit --run"]);
     assert_eq!(desk.row(&run).await.state, QueueState::NeedsPerson);
     desk.run(&["submit", "--run", &run]).expect(0, &[]);
     assert_eq!(desk.row(&run).await.state, QueueState::Queued);
-    desk.work("second", &["--once"]).expect(0, &[&run]);
+    desk.work("second", &["--drain"])
+        .expect(0, &["There was no run for this worker."]);
+    desk.work("second", &["--once", "--label", "pool=a"])
+        .expect(0, &[&run]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
