@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Fallible;
 use super::figure::curve::Curve;
-use super::figure::quick;
+use super::figure::{Samples, quick};
 use super::laps::Laps;
 use super::stage::{self, Stage};
 
@@ -33,7 +33,7 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Curve>> {
         stage.drive(&dir, (laps.clone(), laps.clone()), &settings).await?;
         let bytes = laps.prompt_bytes().ok_or("the model was not asked")?;
         asked.add(bytes, laps.until_asked(WARM_UP));
-        whole.add(bytes, laps.iterations(WARM_UP));
+        whole.add(bytes, Samples::milliseconds(laps.iterations(WARM_UP)));
     }
     Ok(vec![asked, whole])
 }

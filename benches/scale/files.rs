@@ -32,7 +32,7 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Curve>> {
         }
         let first = laps.until_first().ok_or("the run did not start")?;
         start.add(*size, Samples::milliseconds([first]));
-        iteration.add(*size, laps.iterations(WARM_UP));
+        iteration.add(*size, Samples::milliseconds(laps.iterations(WARM_UP)));
         // The next one needs the disk.
         for path in [repository, stage.path("runs")] {
             std::fs::remove_dir_all(path)?;

@@ -1,4 +1,4 @@
-//! Stores of both engines with many rows, in the form of the store's own. In few statements: only what follows is measured.
+//! Stores of both engines with many rows, in the form of the store's own. Filled with few statements: filling is not measured.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -95,6 +95,13 @@ impl FilledStore {
     /// Runs that workers claimed. They came before those that wait.
     pub(crate) async fn running(&self, count: u64) -> Fallible<()> {
         let due_at = "{now} + 3600000";
+        let values = [("queued_at", "0"), ("due_at", due_at), ("attempts", "1")];
+        self.queue(count, (RUNNING, "running"), values).await
+    }
+
+    /// Runs of workers that died: their leases have ended.
+    pub(crate) async fn expired(&self, count: u64) -> Fallible<()> {
+        let due_at = "{now} - 1";
         let values = [("queued_at", "0"), ("due_at", due_at), ("attempts", "1")];
         self.queue(count, (RUNNING, "running"), values).await
     }

@@ -22,31 +22,43 @@ const ADDED: u32 = 12;
 /// Of them, so many at the beginning are not counted.
 const WARM_UP: usize = 2;
 const READS: usize = 20;
+/// How many runs of each size are resumed.
+const ROUNDS: usize = 3;
 
 const AXIS: &str = "iterations of the run";
 
 pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Curve>> {
-    let what = "An iteration of a run that has so many behind it, on 100 files, without its model.";
+    let what = "An iteration of a run whose journal has so many iterations, on 100 files, without its model.";
     let mut next = Curve::new("iteration-of-long-run", AXIS, what, "ms");
     let what = "Resuming that run, until its next iteration starts.";
     let mut resume = Curve::new("resume", AXIS, what, "ms");
     let what = "Reading its journal and adding up what it used, as each renewal of its lease does.";
     let mut read = Curve::new("read-usage", AXIS, what, "ms");
     for size in quick::pick(&SIZES[..], &QUICK_SIZES[..]) {
-        let dir = long_run(stage, *size).await?;
-        let laps = Arc::new(Laps::begin(FILES));
-        let limit = size + ADDED;
-        let settings = stage::settings(limit)?;
-        let ended = stage.drive(&dir, (laps.clone(), laps.clone()), &settings).await?;
-        if ended.used.iterations < limit {
-            return Err(format!("the long run ended early: {}", ended.reason).into());
+        let (mut firsts, mut iterations) = (Vec::new(), Vec::new());
+        for round in 0..quick::pick(ROUNDS, 1) {
+            let dir = long_run(stage, *size, round).await?;
+            if round == 0 {
+                read.add(u64::from(*size), read_times(&dir)?);
+            }
+            let laps = resumed(stage, &dir, size + ADDED).await?;
+            firsts.push(laps.until_first().ok_or("the long run did not go on")?);
+            iterations.extend(laps.iterations(WARM_UP));
         }
-        let first = laps.until_first().ok_or("the long run did not go on")?;
-        resume.add(u64::from(*size), Samples::milliseconds([first]));
-        next.add(u64::from(*size), laps.iterations(WARM_UP));
-        read.add(u64::from(*size), read_times(&dir)?);
+        resume.add(u64::from(*size), Samples::milliseconds(firsts));
+        next.add(u64::from(*size), Samples::milliseconds(iterations));
     }
     Ok(vec![next, resume, read])
+}
+
+async fn resumed(stage: &Stage, dir: &RunDir, limit: u32) -> Fallible<Arc<Laps>> {
+    let laps = Arc::new(Laps::begin(FILES));
+    let settings = stage::settings(limit)?;
+    let ended = stage.drive(dir, (laps.clone(), laps.clone()), &settings).await?;
+    if ended.used.iterations < limit {
+        return Err(format!("the long run ended early: {}", ended.reason).into());
+    }
+    Ok(laps)
 }
 
 fn read_times(dir: &RunDir) -> Fallible<Samples> {
@@ -60,8 +72,10 @@ fn read_times(dir: &RunDir) -> Fallible<Samples> {
 }
 
 /// A run that ended after two iterations, whose journal then gets copies of the second one.
-async fn long_run(stage: &Stage, iterations: u32) -> Fallible<RunDir> {
-    let repository = stage.repository(&format!("long-{iterations}"), FILES).await?;
+async fn long_run(stage: &Stage, iterations: u32, round: usize) -> Fallible<RunDir> {
+    let repository = stage
+        .repository(&format!("long-{iterations}-{round}"), FILES)
+        .await?;
     let dir = stage.create(&repository, stage::task(2)).await?;
     let laps = Arc::new(Laps::begin(FILES));
     stage

@@ -34,10 +34,10 @@ impl Laps {
     }
 
     /// From the end of one iteration to the end of the next, without the first ones.
-    pub(crate) fn iterations(&self, skipped: usize) -> Samples {
+    pub(crate) fn iterations(&self, skipped: usize) -> Vec<Duration> {
         let ended = locked(&self.ended);
         let between = ended.windows(2).map(|pair| pair[1] - pair[0]);
-        Samples::milliseconds(between.skip(skipped))
+        between.skip(skipped).collect()
     }
 
     /// From the beginning until the first iteration starts.

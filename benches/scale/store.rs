@@ -41,13 +41,15 @@ fn sizes() -> &'static [u64] {
     if quick::is_quick() { &QUICK_SIZES } else { &SIZES }
 }
 
-/// What a claim has to look at: runs that wait, runs that others work on, what was spent today.
+/// What a claim has to look at: runs that wait, that others work on, or whose leases have ended; what was spent today.
 async fn claims(engine: Engine<'_>) -> Fallible<Vec<Curve>> {
     let name = |kind: &str| format!("claim-{kind}-{}", engine.name());
     let what = "A claim where so many runs wait.";
     let mut queued = Curve::new(name("queued"), "queued runs", what, "ms");
     let what = "A claim where so many runs are claimed and 1,000 wait behind them.";
     let mut running = Curve::new(name("running"), "claimed runs", what, "ms");
+    let what = "A claim where the leases of so many runs have ended, because their workers died.";
+    let mut expired = Curve::new(name("expired"), "ended leases", what, "ms");
     let what = "A claim with spending limits, where so many runs used something today and 1,000 wait.";
     let mut spent = Curve::new(name("spent"), "runs that ended today", what, "ms");
     for size in sizes() {
@@ -59,11 +61,14 @@ async fn claims(engine: Engine<'_>) -> Fallible<Vec<Curve>> {
         filled.running(*size).await?;
         running.add(*size, claim_times(&filled.store).await?);
         let filled = FilledStore::new(engine).await?;
+        filled.expired(*size).await?;
+        expired.add(*size, claim_times(&filled.store).await?);
+        let filled = FilledStore::new(engine).await?;
         filled.queued(WAITING).await?;
         filled.ended(*size).await?;
         spent.add(*size, claim_times(&filled.store).await?);
     }
-    Ok(vec![queued, running, spent])
+    Ok(vec![queued, running, expired, spent])
 }
 
 async fn claim_times(store: &Store) -> Fallible<Samples> {
@@ -187,13 +192,13 @@ async fn connections(server: &PostgresServer) -> Fallible<Curve> {
     for size in WORKERS {
         let filled = FilledStore::new(Engine::Postgres(server)).await?;
         filled.running(size).await?;
+        let others = filled.connections().await?;
         let (mut stores, mut signals) = (Vec::new(), Vec::new());
         for _ in 0..size {
             let store = filled.another_process().await?;
             signals.push(store.listen().await?);
             stores.push(store);
         }
-        let before = filled.connections().await?;
         let calls = stores.iter().enumerate().map(|(number, store)| async move {
             let claim = claim_of(&format!("{}{}", fill::RUNNING, 1_000_001 + number))?;
             let calls = try_join_all((0..3).map(|_| store.interventions_for(&claim)));
@@ -201,9 +206,7 @@ async fn connections(server: &PostgresServer) -> Fallible<Curve> {
             Fallible::Ok(())
         });
         try_join_all(calls).await?;
-        let now = filled.connections().await?;
-        println!("{size} workers: {before} connections with their listeners, {now} with calls");
-        drop(filled);
+        let now = filled.connections().await? - others;
         #[expect(clippy::cast_precision_loss, reason = "a small number")]
         curve.add(size, Samples::one(now as f64));
     }

@@ -11,6 +11,9 @@ use crate::benchmarks::{check_charts, check_page, circumstances, fit_results};
 const PAGE: &str = "docs/scale.md";
 const BEGIN: &str = "<!-- Generated from benches/results/scale.json; `RALPH_UPDATE_REFERENCE=1 cargo test --test tidy scale` rewrites it. -->\n";
 
+/// Of fewer samples the 95th percentile is hardly more than the largest one.
+const ENOUGH_FOR_P95: usize = 20;
+
 /// The units of costs that are drawn.
 const TIMES: [&str; 2] = ["ms", "s"];
 
@@ -80,11 +83,11 @@ fn a_table_has_every_size_of_its_axis() {
     .map(|one| serde_json::from_value::<CurveResults>(one).unwrap());
     let text = tables(&curves.iter().collect::<Vec<_>>());
     assert!(
-        text.contains("| cost | unit | 10 | 1,000 | exponent | R² | |"),
+        text.contains("| cost | unit | samples | 10 | 1,000 | exponent | R² | |"),
         "{text}"
     );
-    let all = "| `all` | ms | 1.00 (2.00) | 12.3 (24.7) | 0.50 | 0.99 | A list. |";
-    let some = "| `some` | ms |  | 7,453 | 0.50 | 0.99 | A list. |";
+    let all = "| `all` | ms | 20 | 1.00 (2.00) | 12.3 (24.7) | 0.50 | 0.99 | A list. |";
+    let some = "| `some` | ms | 1 |  | 7,453 | 0.50 | 0.99 | A list. |";
     assert!(text.contains(all) && text.contains(some), "{text}");
     assert!(text.contains("![runs, ms](images/scale-runs-ms.svg)"), "{text}");
     assert_eq!(charts(&curves.iter().collect::<Vec<_>>()).len(), 1);
@@ -113,11 +116,11 @@ fn tables(curves: &[&CurveResults]) -> String {
         sizes.sort_by(f64::total_cmp);
         sizes.dedup();
         let heads: Vec<String> = sizes.iter().map(|size| shown(*size, 0)).collect();
-        let rule = "---|".repeat(sizes.len() + 5);
+        let rule = "---|".repeat(sizes.len() + 6);
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "### By {axis}\n\n| cost | unit | {} | exponent | R² | |\n|{rule}",
+            "### By {axis}\n\n| cost | unit | samples | {} | exponent | R² | |\n|{rule}",
             heads.join(" | ")
         );
         for curve in &of_axis {
@@ -139,15 +142,19 @@ fn row(curve: &CurveResults, sizes: &[f64]) -> String {
             .points
             .iter()
             .find(|point| point.size.total_cmp(size).is_eq());
-        point.map_or(String::new(), |point| match point.count {
-            1 => significant(point.p50),
-            _ => format!("{} ({})", significant(point.p50), significant(point.p95)),
+        point.map_or(String::new(), |point| {
+            if point.count < ENOUGH_FOR_P95 {
+                significant(point.p50)
+            } else {
+                format!("{} ({})", significant(point.p50), significant(point.p95))
+            }
         })
     };
+    let fewest = curve.points.iter().map(|point| point.count).min().unwrap_or(0);
     let cells: Vec<String> = sizes.iter().map(cell).collect();
     let fit = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
     format!(
-        "| `{}` | {} | {} | {} | {} | {} |\n",
+        "| `{}` | {} | {fewest} | {} | {} | {} | {} |\n",
         curve.name,
         curve.unit,
         cells.join(" | "),
