@@ -123,7 +123,20 @@ impl FlakeImage {
         let built = self.flake.build(&self.output, again, &mut tee).await;
         built.map_err(|error| {
             let hint = error.hint();
-            ImageError::failed(format!("{error}\nthe full log is in `{}`", log.display()))
+            let log = log.display();
+            // Its log has gone to `output` line by line.
+            if let NixError::BuildFailed {
+                flake,
+                output,
+                status,
+                ..
+            } = &error
+            {
+                let message =
+                    format!("cannot build `{output}` of {flake} ({status})\nthe full log is in `{log}`");
+                return ImageError::failed(message).with_hint(hint);
+            }
+            ImageError::failed(format!("{error}\nthe full log is in `{log}`"))
                 .with_cause(error)
                 .with_hint(hint)
         })
