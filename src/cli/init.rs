@@ -116,12 +116,12 @@ fn keeps_config(args: &InitArgs, dir: &Path) -> Result<bool, CliError> {
 /// Makes sure that git ignores `.env`, which is for keys.
 fn ignore_keys(context: &Context, dir: &Path) -> Result<(), CliError> {
     let path = dir.join(".gitignore");
-    let ignored = fs::read(&path).unwrap_or_default();
-    let ignores = |line: &str| line.trim().trim_matches('/') == ".env";
-    if String::from_utf8_lossy(&ignored).lines().any(ignores) {
+    let rules = fs::read(&path).unwrap_or_default();
+    let is_keys = |line: &str| line.trim().trim_matches('/') == ".env";
+    if String::from_utf8_lossy(&rules).lines().any(is_keys) {
         return Ok(());
     }
-    let line_break = if ignored.is_empty() || ignored.ends_with(b"\n") {
+    let line_break = if rules.is_empty() || rules.ends_with(b"\n") {
         ""
     } else {
         "\n"
