@@ -126,6 +126,11 @@ pub enum EventKind {
         /// The line.
         text: String,
     },
+    /// The runner starts something that may take long and has no event of its own: a test, a question to the doctor.
+    StepStarted {
+        /// What, for people.
+        what: String,
+    },
     /// The runner ran a command of the task.
     Checked {
         /// The command.

@@ -20,7 +20,7 @@ use crate::text::error_chain;
 use super::AssemblyError;
 use super::agents::{agent_of_profile, find_credential, settings_of, variable_hint};
 use super::broker::{BrokerEndpoint, BrokeredService, RunBroker};
-use super::routes::{MissingRoute, ProfileRoute};
+use super::routes::{MissingRoute, ProfileRoute, missing_in_run};
 use super::{AssemblyContext, provider};
 
 /// How long a service may take to answer whether it accepts a credential.
@@ -124,9 +124,8 @@ fn route_check(config: &Config, profile: &str) -> Result<Option<CheckSubject>, A
         return Ok(None);
     };
     let route = ProfileRoute::new(config, profile);
-    if let Some(MissingRoute { why, next_step }) = route.missing() {
+    if let Some(MissingRoute { why, next_step }) = missing_in_run(config, &profile.name) {
         let why = format!("{why}, for the model `{}`", profile.litellm_model);
-        let next_step = format!("{next_step}; then `ralph resume`");
         return Ok(Some(CheckSubject::Known(not_ready(why, next_step))));
     }
     let client = route.client()?;

@@ -22,6 +22,9 @@ use super::{AssemblyContext, AssemblyError, equipment, routes};
 /// How long a provider may take to report whether it can be used.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What to do about an error without a hint.
+const TRY_EACH: &str = "`ralph selftest` tries each part and shows which one fails";
+
 /// What this host is ready for.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct HostReadiness {
@@ -254,18 +257,28 @@ async fn first_run(context: &AssemblyContext, config: &Config, agents: &[Readine
         equipment::check(context, config, &services, None).await
     };
     let (problem, next) = match timeout(CHECK_TIMEOUT, checked).await {
-        Ok(Err(error)) => (Some(error_chain(&error)), error.hint().map(ToOwned::to_owned)),
+        Ok(Err(error)) => {
+            let next = error.hint().unwrap_or(TRY_EACH);
+            (Some(error_chain(&error)), Some(next.to_owned()))
+        }
         Err(_) => {
-            let next = "start it, or choose another one with `--type`".to_owned();
+            let (sandbox, seconds) = (config.provider().name(), CHECK_TIMEOUT.as_secs());
             (
-                Some("the sandbox's provider did not answer".to_owned()),
-                Some(next),
+                Some(format!(
+                    "the provider `{sandbox}` did not answer within {seconds} s"
+                )),
+                Some(format!(
+                    "start what `{sandbox}` needs, or use another provider: `ralph run --type PROVIDER`"
+                )),
             )
         }
         Ok(Ok(())) => {
             let missing = agents.iter().find(|row| row.name == agent.name && !row.ready);
             match missing {
-                Some(row) => (Some(row.detail.clone()), row.next.clone()),
+                Some(row) => {
+                    let next = row.next.as_deref().unwrap_or(TRY_EACH);
+                    (Some(row.detail.clone()), Some(next.to_owned()))
+                }
                 None => (None, Some(next_command(context).to_owned())),
             }
         }

@@ -205,14 +205,29 @@ pub(crate) fn priced_profiles(config: &Config) -> BTreeMap<String, Profile> {
 
 /// What is missing for the calls of a profile; `None` if they can be made.
 pub(crate) fn missing(config: &Config, profile: &str) -> Option<MissingRoute> {
+    missing_for(config, profile, "ralph run", "")
+}
+
+/// Like [`missing`], for a run that exists: `ralph resume` continues it then.
+pub(super) fn missing_in_run(config: &Config, profile: &str) -> Option<MissingRoute> {
+    missing_for(config, profile, "ralph resume", ", then `ralph resume`")
+}
+
+fn missing_for(config: &Config, profile: &str, command: &str, end: &str) -> Option<MissingRoute> {
     let route = ProfileRoute::new(config, config.profiles.get(profile)?);
     let missing = route.missing()?;
     let next_step = match (&route, other_key(config)) {
-        (ProfileRoute::Direct { .. }, Some((variable, model))) => format!(
-            "put it into `.env` or the environment, or use `{variable}`, which is set: \
-             `--set models.{profile}.litellm_model={model}`, or that key in `ralph.toml`"
+        (
+            ProfileRoute::Direct {
+                variable: Some(variable),
+                ..
+            },
+            Some((other, model)),
+        ) => format!(
+            "set `{variable}` in `.env`{end}; or use the service of `{other}`, which is set: \
+             `{command} --set models.{profile}.litellm_model={model}`"
         ),
-        _ => missing.next_step,
+        _ => format!("{}{end}", missing.next_step),
     };
     Some(MissingRoute { next_step, ..missing })
 }
@@ -234,7 +249,7 @@ pub(super) fn doctor_profile(config: &Config) -> &str {
 }
 
 /// What is missing for the built-in agent to work with a profile. A program calls its model itself.
-pub(super) fn uncallable(config: &Config, profile: &str) -> Option<MissingRoute> {
+pub(crate) fn uncallable(config: &Config, profile: &str) -> Option<MissingRoute> {
     missing(config, profile).filter(|_| agent_of_profile(config, profile).is_built_in)
 }
 

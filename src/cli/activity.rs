@@ -4,9 +4,9 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
-use crate::event::EventKind;
+use crate::event::{Event, EventKind};
 use crate::text::{one_line, visible};
 
 /// What takes no longer is not shown.
@@ -82,8 +82,17 @@ pub(super) fn end() {
     drop(activity().take());
 }
 
+/// Removes the line, for progress that takes its place. Returns what it said, to be begun again afterwards.
+pub(super) fn interrupt() -> Option<String> {
+    let mut interrupted = activity().take()?;
+    Some(std::mem::take(&mut interrupted.what))
+}
+
 /// Prints something while the line is removed.
 pub(super) fn above<R>(print: impl FnOnce() -> R) -> R {
+    if !*HAS_LINE {
+        return print();
+    }
     match activity().as_ref().and_then(|activity| activity.line.as_ref()) {
         Some(line) => line.suspend(print),
         None => print(),
@@ -95,20 +104,28 @@ fn activity() -> MutexGuard<'static, Option<Activity>> {
 }
 
 /// What a run does after an event, in words; `None` if it goes on as before.
-pub(super) fn after(kind: &EventKind) -> Option<RunActivity> {
+pub(super) fn after(event: &Event) -> Option<RunActivity> {
     let works = |what: &str| Some(RunActivity::Works(what.to_owned()));
-    match kind {
+    match &event.kind {
         EventKind::RunStarted { .. } | EventKind::RunResumed { .. } | EventKind::Preflight { .. } => {
             works("preparing the run: image, sandbox, clone")
         }
-        EventKind::IterationStarted { profile } => works(&format!("waiting for {profile}")),
-        EventKind::ActionStarted { what } => works(what),
+        EventKind::IterationStarted { profile } => {
+            works(&format!("waiting for the model (profile {profile})"))
+        }
+        EventKind::ActionStarted { what } | EventKind::StepStarted { what } => works(what),
+        // The session of a program is over.
+        EventKind::ModelAnswered { seconds: None, .. } => works("reading the work"),
         EventKind::ModelAnswered { .. } | EventKind::Action { .. } => works("the agent works"),
         EventKind::EvidenceStarted { commands, .. } => works(&format!("evidence: {}", commands.join(", "))),
-        EventKind::EvidenceEnded { .. } | EventKind::IterationEnded { .. } => {
-            works("recording the iteration")
+        EventKind::Checked { clean: false, .. }
+        | EventKind::EvidenceEnded { .. }
+        | EventKind::Diagnosed { .. }
+        | EventKind::IterationEnded { .. } => works("recording the iteration"),
+        EventKind::Waiting { reason, until } => {
+            let longest = until.duration_since(event.at).try_into().unwrap_or_default();
+            works(&format!("waiting for up to {}: {reason}", HumanDuration(longest)))
         }
-        EventKind::Waiting { reason, until } => works(&format!("waiting until {until}: {reason}")),
         EventKind::RunEnded { .. } => Some(RunActivity::Ended),
         EventKind::Output { .. }
         | EventKind::Transcript { .. }
@@ -118,7 +135,6 @@ pub(super) fn after(kind: &EventKind) -> Option<RunActivity> {
         | EventKind::LoopScored { .. }
         | EventKind::BudgetWarning { .. }
         | EventKind::Ladder { .. }
-        | EventKind::Diagnosed { .. }
         | EventKind::Intervened { .. }
         | EventKind::Warning { .. }
         | EventKind::PullRequest { .. }

@@ -65,7 +65,15 @@ pub(super) async fn intervene(context: &Context, args: LiveRunArgs, request: Int
         return Ok(CliExit::Success);
     }
     let run = select_live_run(context, args.run.as_deref())?;
-    leave(context, &run, request)
+    let continues = matches!(request, Intervention::Pause | Intervention::Stop);
+    leave(context, &run, request)?;
+    let id = &run.facts().id;
+    context.ui.next(if continues {
+        format!("`ralph resume {id}` continues it")
+    } else {
+        format!("`ralph watch {id}` shows it at work")
+    });
+    Ok(CliExit::Success)
 }
 
 pub(super) async fn note(context: &Context, args: NoteArgs) -> CliResult {

@@ -7,8 +7,9 @@ use crate::state::{DiagnosisParts, Intervention};
 
 use super::control::said;
 use super::environment::environment;
+use super::select::is_live;
 use super::terminal::EventFormat;
-use super::{CliError, CliExit, CliResult, Context};
+use super::{CliError, CliExit, CliResult, Context, activity};
 
 /// Diagnose a stuck run, or (`ralph doctor env`) show what is installed, and what a first run would use
 #[derive(Debug, clap::Args)]
@@ -69,6 +70,8 @@ pub(super) async fn doctor(context: &Context, args: DoctorArgs) -> CliResult {
     match (args.subject, parts) {
         (DoctorSubject::Environment, Some(_)) => Err(CliError::usage("`--apply` needs a run")),
         (DoctorSubject::Environment, None) => environment(context, args.json).await,
+        (DoctorSubject::Run(_), _) if args.json => Err(CliError::usage("`--json` is for `ralph doctor env`")
+            .with_hint("`ralph status RUN --json` prints a run as JSON")),
         (DoctorSubject::Run(name), Some(parts)) => apply(context, &name, parts).await,
         (DoctorSubject::Run(name), None) => Box::pin(diagnose(context, &name)).await,
     }
@@ -82,8 +85,8 @@ async fn apply(context: &Context, name: &str, parts: DiagnosisParts) -> CliResul
     for request in &requests {
         said(context, &run, request);
     }
+    let id = &run.facts().id;
     if requests.is_empty() {
-        let id = &run.facts().id;
         context.ui.say(format_args!(
             "Nothing of the newest diagnosis of run {id} is left to apply."
         ));
@@ -92,6 +95,11 @@ async fn apply(context: &Context, name: &str, parts: DiagnosisParts) -> CliResul
             .ui
             .say(format_args!("From this diagnosis:\n{}", diagnosis.trim()));
     }
+    context.ui.next(if is_live(&run) {
+        format!("`ralph watch {id}` shows it at work")
+    } else {
+        format!("`ralph resume {id}` continues it")
+    });
     Ok(CliExit::Success)
 }
 
@@ -104,8 +112,12 @@ async fn diagnose(context: &Context, name: &str) -> CliResult {
         context.ui.say(format_args!(
             "Run {id} is live: it consults its doctor after this iteration."
         ));
+        context
+            .ui
+            .next(format_args!("`ralph watch {id}` shows it at work"));
         return Ok(CliExit::Success);
     }
+    activity::begin("asking the doctor");
     let run = context
         .builder(Vec::new())?
         .resume(id.clone())
@@ -116,5 +128,8 @@ async fn diagnose(context: &Context, name: &str) -> CliResult {
         .await?;
     let diagnosis = run.diagnose().await?;
     context.ui.data(diagnosis.trim())?;
+    context.ui.next(format_args!(
+        "`ralph doctor {id} --apply` does what it proposes; `ralph resume {id}` continues the run"
+    ));
     Ok(CliExit::Success)
 }

@@ -49,6 +49,10 @@ fn with_examples(command: clap::Command, path: &str) -> clap::Command {
             })
             .collect();
     }
+    if lines.is_empty() {
+        // Another name of a command, which is hidden.
+        return command;
+    }
     command.after_help(format!("Examples:\n  {}", lines.join("\n  ")))
 }
 
@@ -119,6 +123,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::config::DEFAULTS;
 
     /// Every command that is shown, by its path without `ralph`.
     fn shown(command: &clap::Command, parent: &str) -> Vec<String> {
@@ -174,6 +179,7 @@ mod tests {
             let lines = examples(path);
             assert!(has_children || !lines.is_empty(), "`{path}` has no example");
             for line in lines {
+                assert!(line.chars().count() + 2 <= WIDTH, "`{line}` is too wide");
                 let words = words(line);
                 let matches = command(WIDTH).try_get_matches_from(&words);
                 let matches = matches.unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -182,6 +188,28 @@ mod tests {
                     "`{line}` is below `{path}`"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn profiles_of_examples_are_in_the_default_configuration() {
+        let mut named = Vec::new();
+        for line in TEXT.lines().filter(|line| line.starts_with("ralph ")) {
+            let words = words(line);
+            let matches = command(WIDTH).try_get_matches_from(&words).unwrap();
+            let option = words
+                .iter()
+                .position(|word| word == "--profile")
+                .map(|at| words[at + 1].clone());
+            let argument = matches
+                .subcommand_matches("profile")
+                .and_then(|matches| matches.get_one::<String>("name").cloned());
+            named.extend(option.into_iter().chain(argument));
+        }
+        assert!(named.len() >= 2, "{named:?}");
+        for profile in named {
+            let table = format!("\n[models.{profile}]\n");
+            assert!(DEFAULTS.contains(&table), "there is no profile `{profile}`");
         }
     }
 

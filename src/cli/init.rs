@@ -2,12 +2,15 @@
 
 mod choice;
 
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::assembly::configuration::load_quietly;
 use crate::atomic_file::{FileAccess, write_atomically};
 use crate::scm::{Repository, ScmError};
 use crate::task::{ProjectFacts, starter};
+use crate::text::{error_chain, one_line};
 
 use self::choice::{InitChoices, InitOptions};
 use super::{CliError, CliExit, CliResult, Context, activity, agent_help, io_error};
@@ -17,7 +20,7 @@ use super::{CliError, CliExit, CliResult, Context, activity, agent_help, io_erro
 pub(super) struct InitArgs {
     /// The directory to write to; the current one by default
     dir: Option<PathBuf>,
-    /// Overwrite `ralph_task.md` and `ralph.toml`; other files that exist are kept
+    /// Overwrite `ralph_task.md` and `ralph.toml` too; other files that exist are kept
     #[arg(long)]
     force: bool,
     #[arg(long, value_name = "NAME", help = agent_help("The agent, instead of the best one that is available"))]
@@ -30,8 +33,8 @@ pub(super) struct InitArgs {
 /// What is done with a file that exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Existing {
-    /// It is an error, or overwritten with `--force`.
-    Refused,
+    /// It is overwritten.
+    Overwritten,
     /// It stays as it is.
     Kept,
 }
@@ -50,25 +53,21 @@ pub(super) async fn init(context: &Context, args: InitArgs) -> CliResult {
         .dir
         .as_ref()
         .map_or(current.to_owned(), |dir| current.join(dir));
-    if !args.force {
-        for name in ["ralph_task.md", "ralph.toml"] {
-            let path = dir.join(name);
-            if path.exists() {
-                let message = format!("`{}` already exists", path.display());
-                return Err(CliError::usage(message)
-                    .with_hint("edit it, then `ralph lint`; `ralph init --force` overwrites it"));
-            }
-        }
-    }
-    let read = |file: &str| std::fs::read_to_string(dir.join(file)).ok();
+    let keeps_config = keeps_config(&args, &dir)?;
+    let read = |file: &str| fs::read_to_string(dir.join(file)).ok();
     let facts = ProjectFacts::detect(|file| dir.join(file).exists(), read);
     context.ui.say(format_args!("This project: {}.", facts.summary()));
-    let keys = load_quietly(&context.assembly, dir.clone(), &context.global.given(Vec::new())?).ok();
+    let loaded = load_quietly(&context.assembly, dir.clone(), &context.global.given(Vec::new())?);
+    let config = if keeps_config { Some(loaded?) } else { loaded.ok() };
     activity::begin("looking at programs, credentials and providers");
-    let options = InitOptions::find(context, keys.as_ref()).await?;
+    let options = InitOptions::find(context, config.as_ref()).await?;
     activity::end();
-    let choices = options.choose(context, args.agent.as_deref(), args.provider.as_deref())?;
-    for file in files(&facts, &choices) {
+    let choices = match config.filter(|_| keeps_config) {
+        Some(config) => options.of_config(&config)?,
+        None => options.choose(context, args.agent.as_deref(), args.provider.as_deref())?,
+    };
+    ignore_keys(context, &dir)?;
+    for file in files(&facts, &choices, keeps_config) {
         write(context, &dir, &file)?;
     }
     for line in choices.remarks() {
@@ -79,42 +78,115 @@ pub(super) async fn init(context: &Context, args: InitArgs) -> CliResult {
             .ui
             .say("No test command was found: set `test_command` in ralph_task.md.");
     }
-    let ignored = read(".gitignore").unwrap_or_default();
-    if !ignored.lines().any(|line| line.trim_matches('/') == ".env") {
-        context
-            .ui
-            .say("Add `.env` to .gitignore, it is for keys: `echo .env >> .gitignore`");
-    }
-    if let Some(missing) = missing_commit(context, &dir).await? {
+    if let Some(missing) = missing_commit(context, &dir, args.dir.as_deref()).await {
         context.ui.say(missing);
     }
-    context.ui.next(
-        "describe your task in ralph_task.md; then `ralph lint` checks it, and `ralph run` works on it",
-    );
+    let place = args
+        .dir
+        .as_ref()
+        .map_or(String::new(), |dir| format!("in `{}`, ", dir.display()));
+    context.ui.next(format_args!(
+        "{place}describe your task in ralph_task.md; then `ralph lint` checks it, and `ralph run` works on it"
+    ));
     Ok(CliExit::Success)
 }
 
-/// What a run would miss in the repository: it starts from a commit.
-async fn missing_commit(context: &Context, dir: &Path) -> Result<Option<&'static str>, CliError> {
-    let repository = match Repository::open(context.surroundings().host(), dir).await {
-        Ok(repository) => repository,
-        Err(ScmError::NotARepository { .. }) => {
-            return Ok(Some(
-                "This is not a git repository, and a run starts from a commit: `git init && git add --all && git commit -m Begin`",
-            ));
-        }
-        Err(error) => return Err(error.into()),
+/// Whether the `ralph.toml` that exists stays. A task that exists is an error, and so are settings for a file that stays.
+fn keeps_config(args: &InitArgs, dir: &Path) -> Result<bool, CliError> {
+    let exists = |name: &str| !args.force && dir.join(name).exists();
+    let refuse = |name: &str, hint: &str| {
+        let message = format!("`{}` already exists", dir.join(name).display());
+        Err(CliError::usage(message).with_hint(hint))
     };
-    match repository.resolve("HEAD").await {
-        Ok(_) => Ok(None),
-        Err(ScmError::UnknownRevision(_)) => Ok(Some(
-            "This repository has no commit yet, and a run starts from one: `git add --all && git commit -m Begin`",
+    if exists("ralph_task.md") {
+        return refuse(
+            "ralph_task.md",
+            "edit it, then `ralph lint`; `ralph init --force` overwrites it",
+        );
+    }
+    if exists("ralph.toml") && (args.agent.is_some() || args.provider.is_some()) {
+        return refuse(
+            "ralph.toml",
+            "without `--agent` and `--type` it is kept; `ralph init --force` overwrites it",
+        );
+    }
+    Ok(exists("ralph.toml"))
+}
+
+/// Makes sure that git ignores `.env`, which is for keys.
+fn ignore_keys(context: &Context, dir: &Path) -> Result<(), CliError> {
+    let path = dir.join(".gitignore");
+    let rules = fs::read(&path).unwrap_or_default();
+    let is_keys = |line: &str| line.trim().trim_matches('/') == ".env";
+    if String::from_utf8_lossy(&rules).lines().any(is_keys) {
+        return Ok(());
+    }
+    let line_break = if rules.is_empty() || rules.ends_with(b"\n") {
+        ""
+    } else {
+        "\n"
+    };
+    fs::create_dir_all(dir).map_err(io_error("create", dir))?;
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .and_then(|mut file| writeln!(file, "{line_break}.env"))
+        .map_err(io_error("write", &path))?;
+    context.ui.say("Added `.env` to `.gitignore`: it is for keys.");
+    Ok(())
+}
+
+/// What a run would miss in the repository: it starts from a commit. The proposed commands name the directory as it was given.
+async fn missing_commit(context: &Context, dir: &Path, given: Option<&Path>) -> Option<String> {
+    let begun = match Repository::open(context.surroundings().host(), dir).await {
+        Ok(repository) => repository.resolve("HEAD").await.map(drop),
+        Err(error) => Err(error),
+    };
+    let git = given.map_or("git".to_owned(), |dir| {
+        format!("git -C {}", shell_word(&dir.to_string_lossy()))
+    });
+    let commit = format!("{git} add --all && {git} commit -m Begin");
+    match begun {
+        Ok(()) => None,
+        Err(ScmError::NotARepository { .. }) if !has_git_dir(dir) => Some(format!(
+            "This is not a git repository, and a run starts from a commit: `{git} init && {commit}`"
         )),
-        Err(error) => Err(error.into()),
+        Err(ScmError::UnknownRevision(_)) => Some(format!(
+            "This repository has no commit yet, and a run starts from one: `{commit}`"
+        )),
+        Err(error) => {
+            let hint = match &error {
+                // Its hint is to create a repository, and there is one.
+                ScmError::NotARepository { .. } => None,
+                error => error.hint(),
+            };
+            let hint = hint.map_or(String::new(), |hint| format!(" ({hint})"));
+            Some(format!(
+                "A run would be refused: {}{hint}",
+                one_line(&error_chain(&error))
+            ))
+        }
     }
 }
 
-fn files(facts: &ProjectFacts, choices: &InitChoices) -> Vec<StarterFile> {
+/// Whether this directory or one above it has a repository, even one that git cannot open.
+fn has_git_dir(dir: &Path) -> bool {
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    dir.ancestors().any(|dir| dir.join(".git").exists())
+}
+
+/// A text as one word of a shell.
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+fn files(facts: &ProjectFacts, choices: &InitChoices, keeps_config: bool) -> Vec<StarterFile> {
     let [cheap, strong, code] = choices.models();
     let models = [
         ("{{ cheap }}", cheap),
@@ -133,9 +205,19 @@ fn files(facts: &ProjectFacts, choices: &InitChoices) -> Vec<StarterFile> {
         existing,
     };
     let kept = |name, text: String| file(name, text, 0o644, Existing::Kept);
+    let config = if keeps_config {
+        Existing::Kept
+    } else {
+        Existing::Overwritten
+    };
     vec![
-        file("ralph_task.md", task(facts, choices), 0o644, Existing::Refused),
-        file("ralph.toml", choices.config(), 0o644, Existing::Refused),
+        file(
+            "ralph_task.md",
+            task(facts, choices),
+            0o644,
+            Existing::Overwritten,
+        ),
+        file("ralph.toml", choices.config(), 0o644, config),
         kept("config/models.yaml", models),
         kept(
             ".ralph/guardrails.md",

@@ -8,10 +8,10 @@ use crate::assembly::RalphBuilder;
 use crate::assembly::issue::ClaimedIssue;
 use crate::service::{WorkOrder, work_on_issue};
 
-use super::run::{say_how_to_merge, summarize};
+use super::run::{PREPARING, say_how_to_merge, summarize};
 use super::signals::Signals;
 use super::terminal::EventFormat;
-use super::{CliError, CliResult, Context};
+use super::{CliError, CliResult, Context, activity};
 
 /// Works on a claimed issue, and shows the result there.
 pub(super) async fn work(
@@ -24,6 +24,7 @@ pub(super) async fn work(
     let (order, orders) = watch::channel(WorkOrder::GoOn);
     let (started, _run) = watch::channel(None);
     let surroundings = context.surroundings();
+    activity::begin(PREPARING);
     let ended = tokio::select! {
         ended = Box::pin(work_on_issue(surroundings, issue, builder, orders, started)) => ended,
         error = forward(context, signals, &order) => return Err(error),

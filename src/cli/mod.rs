@@ -51,7 +51,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
-use clap::{FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
 
 use crate::agent::AgentRecord;
 use crate::assembly::{AssemblyContext, Ralph, RalphBuilder, RunControl, Surroundings};
@@ -60,7 +60,7 @@ use crate::state::Intervention;
 use crate::text::cut_middle;
 
 use error::{CliError, CliExit, CliResult, ErrorTopic, io_error, temp_dir};
-use overrides::{configuration, flags};
+use overrides::{choice_options, configuration, flags};
 use select::select_run;
 use ui::Ui;
 
@@ -128,6 +128,7 @@ enum CliCommand {
     Selftest(selftest::SelftestArgs),
     #[command(subcommand)]
     Sandbox(sandbox::SandboxCommand),
+    #[command(hide = true)]
     PruneSandboxes(sandbox::PruneSandboxesArgs),
     #[command(subcommand)]
     Network(network::NetworkCommand),
@@ -135,8 +136,11 @@ enum CliCommand {
     Gateway(gateway::GatewayCommand),
     #[command(subcommand)]
     Token(token::TokenCommand),
+    #[command(hide = true)]
     StoreToken(token::StoreTokenArgs),
+    #[command(hide = true)]
     CheckToken(token::CheckTokenArgs),
+    #[command(hide = true)]
     GetToken(token::GetTokenArgs),
     #[command(subcommand)]
     Store(store::StoreCommand),
@@ -197,8 +201,8 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
-    let args = match parse(arguments) {
-        Ok(args) => args,
+    let (args, prints_json) = match parse(arguments) {
+        Ok(parsed) => parsed,
         Err(error) => return usage(&error),
     };
     let surroundings = match Surroundings::from_process() {
@@ -206,7 +210,10 @@ fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
         Err(error) => return Ui::new(true).error(&error),
     };
     let plain = surroundings.var("NO_COLOR").is_some() || surroundings.var("TERM") == Some("dumb");
-    let ui = Ui::new(plain);
+    let ui = Ui {
+        prints_json,
+        ..Ui::new(plain)
+    };
     let context = Context {
         ui,
         assembly: AssemblyContext::new(surroundings, Arc::new(ui)),
@@ -228,11 +235,22 @@ fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
     }
 }
 
-fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CliArgs, clap::Error> {
+/// The arguments, and whether the command prints JSON.
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(CliArgs, bool), clap::Error> {
     let width = ui::columns().map_or(help::WIDTH, |columns| help::WIDTH.min(columns.into()));
     let mut command = help::command(width);
     let mut matches = command.try_get_matches_from_mut(arguments)?;
-    CliArgs::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    let prints_json = prints_json(&matches);
+    let args = CliArgs::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
+    Ok((args, prints_json))
+}
+
+/// Whether the command that was given has a flag `--json`, which is set.
+fn prints_json(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, below)) => prints_json(below),
+        None => matches!(matches.try_get_one::<bool>("json"), Ok(Some(true))),
+    }
 }
 
 fn execute(context: &Context, command: CliCommand) -> CliResult {
@@ -245,7 +263,7 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::Submit(args) => block_on(submit::submit_run(context, args)),
         CliCommand::Worker(args) => block_on(worker::worker(context, args)),
         CliCommand::Respond(args) => block_on(respond::respond(context, args)),
-        CliCommand::Status(args) => status::status(context, &args),
+        CliCommand::Status(args) => block_on(status::status(context, &args)),
         CliCommand::Watch(args) => block_on(watch::watch(context, args)),
         CliCommand::Pause(args) => block_on(control::intervene(context, args, Intervention::Pause)),
         CliCommand::Rotate(args) => block_on(control::intervene(context, args, Intervention::Rotate)),

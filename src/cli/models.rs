@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::assembly::litellm_config::litellm_config;
-use crate::assembly::routes::missing;
+use crate::assembly::routes::uncallable;
 use crate::assembly::{ModelOverview, PriceOrigin};
 use crate::model::PriceTable;
 
@@ -56,7 +56,7 @@ pub(super) fn models(context: &Context, args: &ModelsArgs) -> CliResult {
     let lines: Vec<String> = rows.iter().map(describe).collect();
     context.ui.report(args.json, &rows, lines.join("\n"))?;
     let profile = &config.settings.default_profile;
-    context.ui.next(match missing(&config, profile) {
+    context.ui.next(match uncallable(&config, profile) {
         Some(missing) => format!("{}; {}", missing.why, missing.next_step),
         None => format!("`ralph run` starts with the profile `{profile}`"),
     });

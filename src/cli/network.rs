@@ -236,6 +236,9 @@ fn suggest(context: &Context, run: Option<&str>, json: bool) -> CliResult {
     context
         .ui
         .report(json, &suggested, to_toml(&suggested).trim_end())?;
+    context
+        .ui
+        .next("put these lines into `ralph.toml`, without the hosts that a sandbox must not reach");
     Ok(CliExit::Success)
 }
 

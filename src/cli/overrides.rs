@@ -12,6 +12,13 @@ pub(super) fn flags<const N: usize>(flags: [(&str, &str, Option<String>); N]) ->
     flags.into_iter().filter_map(given).collect()
 }
 
+/// The options of a command that uses the same provider and agent, each with a space before it.
+pub(super) fn choice_options(provider: Option<&str>, agent: Option<&str>) -> String {
+    let provider = provider.map(|name| format!(" --type {name}"));
+    let agent = agent.map(|name| format!(" --agent {name}"));
+    [provider, agent].into_iter().flatten().collect()
+}
+
 fn flag_override(flag: String, key: &str, value: String) -> ConfigOverride {
     ConfigOverride {
         key: key.to_owned(),

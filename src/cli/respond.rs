@@ -5,7 +5,7 @@ use crate::text::counted;
 
 use super::resume::{ResumeArgs, resume};
 use super::run::EventOutputArgs;
-use super::{CliExit, CliResult, Context, image, select_run};
+use super::{CliExit, CliResult, Context, activity, image, select_run};
 
 /// Let a run work on what reviewers of its pull request ask for, and answer them
 ///
@@ -28,6 +28,7 @@ pub(super) async fn respond(context: &Context, args: RespondArgs) -> CliResult {
         Some(name) => control.find_reviewed(name).await?,
         None => select_run(context, None)?,
     };
+    activity::begin("reading the reviews of the pull request");
     let news = control.take_reviews(&run).await?;
     let location = &news.location;
     if news.ignored > 0 {

@@ -109,6 +109,7 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> CliResult {
         let config = quiet_configuration(context, given.clone())?;
         // A signal from here on must not leave the claim behind.
         let signals = Signals::watch(&context.surroundings().host()).await?;
+        activity::begin(format!("claiming issue {number}"));
         let given = context.global.given(given)?;
         let queue = IssueQueue::open(&context.assembly, &config, given).await?;
         let claimed = queue.claim(number, IssueStatus::Ready).await?;
@@ -127,6 +128,9 @@ pub(super) fn read_script(context: &Context, script: &Path) -> Result<String, Cl
     })
 }
 
+/// What is shown while a run is prepared.
+pub(super) const PREPARING: &str = "preparing the run: task, image, clone";
+
 /// Prepares and starts a run. A signal ends the preparation; those after it are for [`drive`].
 pub(super) async fn start(
     context: &Context,
@@ -142,7 +146,7 @@ pub(super) async fn start_watched(
     builder: RalphBuilder,
     signals: &mut Signals,
 ) -> Result<ActiveRun, CliError> {
-    activity::begin("preparing the run: task, image, clone");
+    activity::begin(PREPARING);
     let start = Box::pin(async { builder.build().await?.start().await });
     let hint = "no iteration had begun; run the same command again";
     signals.or_interrupted(hint, start).await
@@ -244,13 +248,17 @@ pub(super) fn say_how_to_merge(context: &Context, outcome: &RunOutcome) {
     if outcome.kind != RunOutcomeKind::Done {
         return;
     }
-    context.ui.next(match &outcome.pull_request {
+    let location = outcome.pull_request.as_deref();
+    context.ui.next(how_to_merge(location, &outcome.branch));
+}
+
+/// How to take the work of a run. Its pull request is at a URL or in a file.
+pub(super) fn how_to_merge(pull_request: Option<&str>, branch: &str) -> String {
+    match pull_request {
         Some(url) if url.starts_with("https://") => format!("review and merge {url}"),
-        _ => format!(
-            "read the pull request; `git merge {}` takes the work",
-            outcome.branch
-        ),
-    });
+        Some(file) => format!("read {file}; `git merge {branch}` takes the work"),
+        None => format!("`git merge {branch}` takes the work"),
+    }
 }
 
 /// The connections that the policy blocked, most frequent first.

@@ -1,7 +1,11 @@
 //! `ralph status`
 
 use crate::assembly::RunStatus;
+use crate::id::RunId;
+use crate::store::QueueState;
 
+use super::run::how_to_merge;
+use super::submit::open_store;
 use super::ui::align_columns;
 use super::{CliExit, CliResult, Context};
 
@@ -15,7 +19,7 @@ pub(super) struct StatusArgs {
     json: bool,
 }
 
-pub(super) fn status(context: &Context, args: &StatusArgs) -> CliResult {
+pub(super) async fn status(context: &Context, args: &StatusArgs) -> CliResult {
     let runs = context.surroundings().runs()?;
     let listed = match &args.run {
         Some(name) => vec![context.control()?.find(name)?],
@@ -32,26 +36,40 @@ pub(super) fn status(context: &Context, args: &StatusArgs) -> CliResult {
     context
         .ui
         .report(args.json, &rows, table(&rows) + &details.collect::<String>())?;
-    if !args.json {
-        context.ui.next(next_step(&rows));
+    if args.json {
+        return Ok(CliExit::Success);
+    }
+    let running = rows.iter().rfind(|row| row.state == "running");
+    if let Some(row) = running.or(rows.last()) {
+        context.ui.next(next_step(row, is_queued(context, row).await));
     }
     Ok(CliExit::Success)
 }
 
-/// What to do with these runs, the newest of which is last.
-fn next_step(rows: &[RunStatus]) -> String {
-    let in_state = |names: &[&str]| rows.iter().rfind(|row| names.contains(&row.state.as_str()));
-    if let Some(row) = in_state(&["running"]) {
-        format!("`ralph watch {}` shows it at work", row.run)
-    } else if let Some(row) = in_state(&["paused", "stopped", "interrupted"]) {
-        format!("`ralph resume {}` continues it", row.run)
-    } else if let Some(row) = in_state(&["failed"]) {
-        format!(
-            "`ralph logs {0}` shows why it failed; `ralph resume {0}` continues it",
-            row.run
-        )
-    } else {
-        "`ralph status RUN` shows the branch and the pull request of one".to_owned()
+/// Whether a run waits for a worker. Its journal does not say so, and a queue that cannot be read does not matter here.
+async fn is_queued(context: &Context, row: &RunStatus) -> bool {
+    let Some(run) = RunId::parse(&row.run).ok().filter(|_| row.state == "interrupted") else {
+        return false;
+    };
+    let Ok(store) = open_store(context).await else {
+        return false;
+    };
+    let queued = store.queue_row(&run).await;
+    store.close().await;
+    queued.is_ok_and(|row| row.is_some_and(|row| row.state == QueueState::Queued))
+}
+
+/// What to do with this run.
+fn next_step(row: &RunStatus, is_queued: bool) -> String {
+    let run = &row.run;
+    match row.state.as_str() {
+        "running" => format!("`ralph watch {run}` shows it at work"),
+        "done" => how_to_merge(row.pull_request.as_deref(), &row.branch),
+        "failed" | "broken" => {
+            format!("`ralph logs {run}` shows why it failed; `ralph resume {run}` continues it")
+        }
+        _ if is_queued => format!("run {run} is queued: `ralph worker` works on it"),
+        _ => format!("`ralph resume {run}` continues it"),
     }
 }
 

@@ -42,8 +42,8 @@ impl EventFormat {
             EventKind::Output { .. } => self != Self::Text,
             EventKind::Transcript { .. } => self == Self::Transcripts,
             EventKind::LoopScored { gutter, .. } => *gutter,
-            // Other events say the same.
-            EventKind::EvidenceEnded { .. } => false,
+            // Other events say the same, or the line at the bottom does.
+            EventKind::EvidenceEnded { .. } | EventKind::StepStarted { .. } => false,
             EventKind::RunStarted { .. }
             | EventKind::RunResumed { .. }
             | EventKind::Preflight { .. }
@@ -77,6 +77,11 @@ pub(super) struct EventPrinter {
 
 impl EventSink for EventPrinter {
     fn emit(&self, event: &Event) {
+        match activity::after(event) {
+            Some(RunActivity::Works(what)) => activity::begin(what),
+            Some(RunActivity::Ended) => activity::end(),
+            None => {}
+        }
         if self.format == EventFormat::Json {
             if let Ok(text) = serde_json::to_string(event) {
                 // The run goes on, and `Ui::lost_output` reports the failure at its end.
@@ -85,11 +90,6 @@ impl EventSink for EventPrinter {
             return;
         }
         let columns = columns();
-        match activity::after(&event.kind) {
-            Some(RunActivity::Works(what)) => activity::begin(what),
-            Some(RunActivity::Ended) => activity::end(),
-            None => {}
-        }
         if !self.format.shows(&event.kind, columns.is_some()) {
             return;
         }

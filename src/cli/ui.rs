@@ -31,6 +31,8 @@ fn stdout_error(reason: &str) -> CliError {
 pub(super) struct Ui {
     /// Whether colours may be used on stderr.
     pub(super) colour: bool,
+    /// Whether the command prints JSON: then a program reads it, which needs no next step.
+    pub(super) prints_json: bool,
 }
 
 #[expect(clippy::unused_self, reason = "only code that was given a Ui may print")]
@@ -40,6 +42,7 @@ impl Ui {
     pub(super) fn new(plain: bool) -> Self {
         Self {
             colour: !plain && std::io::stderr().is_terminal(),
+            prints_json: false,
         }
     }
 
@@ -58,9 +61,11 @@ impl Ui {
         });
     }
 
-    /// Writes what to do next to stderr, as the last line of a command.
+    /// Writes what to do next to stderr, as the last line of a command that prints no JSON.
     pub(super) fn next(self, text: impl Display) {
-        self.say(format_args!("next: {text}"));
+        if !self.prints_json {
+            self.say(format_args!("next: {text}"));
+        }
     }
 
     /// Writes data to stdout. A closed pipe is ignored.

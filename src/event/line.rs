@@ -160,7 +160,9 @@ fn styled_detail(kind: &EventKind) -> (LineStyle, String) {
 /// What a watcher gets besides: starts, scores and shares of budgets.
 fn styled_measure(kind: &EventKind) -> (LineStyle, String) {
     match kind {
-        EventKind::ActionStarted { what } => (LineStyle::Plain, format!("> {what}")),
+        EventKind::ActionStarted { what } | EventKind::StepStarted { what } => {
+            (LineStyle::Plain, format!("> {what}"))
+        }
         EventKind::EvidenceStarted { commit, commands } => {
             let commands = counted(commands.len(), "command");
             (LineStyle::Plain, format!("evidence: {commands} on {commit}"))

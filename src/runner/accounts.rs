@@ -112,6 +112,9 @@ impl RunProgress<'_> {
         };
         tokio::time::sleep(wait).await;
         drop(timer);
+        self.inputs.reporter.emit(EventKind::StepStarted {
+            what: "waiting for the model".to_owned(),
+        });
         Ok(self.record_wait()?)
     }
 

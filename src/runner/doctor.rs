@@ -87,6 +87,9 @@ impl RunProgress<'_> {
             purpose: CallPurpose::Doctor,
         };
         let (limit, reporter) = (self.time_limit(), self.inputs.reporter);
+        reporter.emit(EventKind::StepStarted {
+            what: format!("asking the doctor (profile {})", profile.name),
+        });
         let (inputs, timer) = (self.inputs, self.start_timer());
         tokio::select! {
             reply = model_calls::ask(self, request) => reply.map(Some),

@@ -276,6 +276,9 @@ impl Run<'_> {
 
     /// Runs a command in the clone, as feedback for the next iteration. It ticks no checkbox.
     pub(super) async fn feedback(&self, line: &str, evidence: &mut Evidence) -> Result<(), RunError> {
+        self.inputs.reporter.emit(EventKind::StepStarted {
+            what: format!("feedback: {line}"),
+        });
         self.check(line, None, evidence).await?;
         Ok(self.workplace.sandbox().end_processes().await?)
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::need;
 use crate::support::direct_server::{self, DirectServer, Flavour, Said};
+use crate::support::json_shape;
 use crate::support::model_service::{Answer, KEY, ModelService, USED};
 use crate::support::ralph::{Ended, Place, finish};
 use crate::support::skip;
@@ -163,6 +164,8 @@ async fn a_key_of_the_environment_is_used_where_none_is_stored() {
     let ended = finish(command.env("ANTHROPIC_API_KEY", KEY));
     let checks: Value = serde_json::from_str(&ended.expect(0, &[]).stdout).unwrap();
     assert_eq!(checks.as_array().unwrap().len(), 2);
+    let checked = json_shape::check(&["gateway", "check", "--json"], &ended);
+    assert_eq!(checked, Some("gateway-check"));
 }
 
 /// A stand-in for `claude` shows a token on a terminal as the real one does, in colour and broken over two lines.

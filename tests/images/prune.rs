@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::own_engine::OwnEngine;
+use super::support::json_shape;
 use super::support::ralph::{Ended, Place, finish};
 use crate::need;
 
@@ -80,6 +81,10 @@ fn old_images_of_ours_go_and_no_others() {
     assert_eq!(yard.names(), all);
 
     let ended = yard.image("prune", &["--keep", "2", "--json"]);
+    assert_eq!(
+        json_shape::check(&["image", "prune", "--json"], &ended),
+        Some("image-prune")
+    );
     let rows: Value = serde_json::from_str(&ended.stdout).unwrap();
     let fate = |tag: &str| {
         let rows = rows.as_array().unwrap();

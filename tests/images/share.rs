@@ -11,6 +11,7 @@ use super::project::{COPYING, Project};
 use super::registry::{Door, Registry};
 use super::support::chat_server::{Answer, ChatServer};
 use super::support::daytona::{Daytona, KEY};
+use super::support::json_shape;
 use super::support::ralph::finish;
 use crate::need;
 
@@ -78,12 +79,20 @@ async fn what_one_machine_pushes_another_pulls_in_place_of_building() {
     let (project, tag, remote) = (&sharing.project, &sharing.tag, sharing.remote());
     let pushed = project.try_image("push", &["--json"]);
     pushed.expect(0, &[]);
+    assert_eq!(
+        json_shape::check(&["image", "push", "--json"], &pushed),
+        Some("image-push")
+    );
     let report: Value = serde_json::from_str(&pushed.stdout).unwrap();
     assert_eq!(report, json!({"image": tag, "remote": remote}));
 
     sharing.forget().await;
     let pulled = project.try_image("pull", &["--json"]);
     pulled.expect(0, &[]);
+    assert_eq!(
+        json_shape::check(&["image", "pull", "--json"], &pulled),
+        Some("image-pull")
+    );
     let report: Value = serde_json::from_str(&pulled.stdout).unwrap();
     assert_eq!(report, json!({"image": tag, "remote": remote, "pulled": true}));
     assert_eq!(project.run(tag, &["/bin/cat", "/greeting"]), project.shop.name);

@@ -4,11 +4,16 @@ use rstest::rstest;
 use serde_json::Value;
 
 use super::project::{COPYING, Project};
+use super::support::json_shape;
 use crate::need;
 
 fn status(project: &Project) -> Value {
     let ended = project.try_image("status", &["--json"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(
+        json_shape::check(&["image", "status", "--json"], &ended),
+        Some("image-status")
+    );
     serde_json::from_str(&ended.stdout).unwrap()
 }
 

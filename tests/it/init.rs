@@ -40,7 +40,7 @@ async fn what_init_writes_runs_with_nothing_edited_but_the_goal() {
         &[
             "tests by `sh test.sh`",
             "ralph.toml sets `local`",
-            "Add `.env` to .gitignore",
+            "Added `.env` to `.gitignore`",
         ],
     );
     assert!(!said.stderr.contains("`actions` needs"), "{said:?}");
@@ -145,6 +145,26 @@ fn what_is_there_is_kept_and_seeds_each_new_run() {
         .expect(0, &["done: "]);
     assert!(place.noted("guardrails.md").contains("### sign: mine"));
     assert!(place.noted("notes.md").contains("Use the old parser."));
+}
+
+#[test]
+fn a_configuration_without_a_task_is_kept() {
+    let place = project();
+    let own = "[agent]\nname = \"claude\"\n\n[sandbox]\ntype = \"local\"\n";
+    place.write("ralph.toml", own);
+    place.write(".gitignore", "target");
+    finish(&mut init(&place, &["--agent", "codex"])).expect_refused(&[
+        "ralph.toml` already exists",
+        "without `--agent` and `--type` it is kept; `ralph init --force` overwrites it",
+    ]);
+    finish(&mut init(&place, &[])).expect(
+        0,
+        &["`ralph.toml` exists and is kept.", "`claude` needs a credential"],
+    );
+    let text = |name: &str| fs::read_to_string(place.repo().join(name)).unwrap();
+    assert_eq!(text("ralph.toml"), own);
+    assert_eq!(text(".gitignore"), "target\n.env\n");
+    assert!(text("ralph_task.md").contains("\nmax_tokens_total: 2000000\n"));
 }
 
 #[test]

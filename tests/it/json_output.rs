@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
+use ralph::id::RunId;
+use ralph::sandbox::{SandboxActivity, SandboxListing, SandboxOwnership};
 use serde_json::json;
 
 use crate::support::json_shape;
@@ -10,7 +12,7 @@ use crate::support::ralph::{Place, finish, script, whole_task};
 
 const NO_ENGINE: &str = "unix:///nonexistent/engine.sock";
 
-/// Schemas whose commands need an engine, a registry or a service. `finish` checks them in the suites `images` and `broker`.
+/// Schemas whose commands need an engine, a registry or a service. The suites `images` and `broker` check them.
 const ELSEWHERE: [&str; 5] = [
     "gateway-check",
     "image-prune",
@@ -73,6 +75,27 @@ fn every_command_prints_what_its_schema_describes() {
     let all: BTreeSet<&str> = json_shape::names().into_iter().collect();
     let missing: Vec<&str> = all.difference(&seen).copied().collect();
     assert_eq!(missing, ELSEWHERE);
+}
+
+/// The provider `local` lists no sandboxes. What an engine lists is checked in the suite `docker`.
+#[test]
+fn a_listed_sandbox_is_what_its_schema_describes() {
+    let listed = SandboxListing {
+        id: "ralph-1".to_owned(),
+        provider: "docker",
+        run: Some(RunId::parse("r23456789").unwrap()),
+        is_own: true,
+        activity: SandboxActivity::Running,
+        standing: SandboxOwnership::InUse,
+        owner: None,
+        image: Some("debian".to_owned()),
+        workspace: "/workspace".into(),
+        created: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+    };
+    let mut value = serde_json::to_value([listed]).unwrap();
+    assert_eq!(json_shape::mismatch("sandboxes", &value), None);
+    value[0]["standing"] = json!("elsewhere");
+    assert!(json_shape::mismatch("sandboxes", &value).is_some());
 }
 
 #[test]

@@ -29,6 +29,37 @@ fn empty() -> Place {
     place
 }
 
+/// A shallow clone, which git can use and a run cannot.
+fn shallow() -> Place {
+    let place = Place::bare();
+    let origin = place.path().join("origin");
+    std::fs::create_dir(&origin).unwrap();
+    for args in [
+        &["init", "--quiet"][..],
+        &["commit", "--quiet", "--allow-empty", "--message", "One"],
+        &["commit", "--quiet", "--allow-empty", "--message", "Two"],
+    ] {
+        place.git_in(&origin, args).expect(0, &[]);
+    }
+    let url = format!("file://{}", origin.display());
+    place.git(&["clone", "--quiet", "--depth", "1", &url, "."]);
+    place
+}
+
+/// A repository that git does not open.
+fn damaged() -> Place {
+    let place = empty();
+    place.write(".git/config", "[core\n");
+    place
+}
+
+/// A configuration without a task.
+fn configured() -> Place {
+    let place = empty();
+    place.write("ralph.toml", "[sandbox]\ntype = \"local\" # mine\n");
+    place
+}
+
 /// A task without a repository.
 fn task_alone() -> Place {
     let place = Place::bare();
@@ -48,6 +79,20 @@ fn done() -> Place {
     place
 }
 
+/// The same after a run that waits, and a newer one that is done.
+fn paused_then_done() -> Place {
+    let place = paused();
+    place.run_script(&script([whole_task()])).expect(0, &["done: "]);
+    place
+}
+
+/// A task that waits for a worker.
+fn queued() -> Place {
+    let place = Place::new();
+    place.run(&["submit"]).expect(0, &["Queued."]);
+    place
+}
+
 /// The same after a run that waits for a person.
 fn paused() -> Place {
     crate::control::resting()
@@ -55,25 +100,33 @@ fn paused() -> Place {
 
 #[rstest]
 #[case::init(nothing, &["init"], "next: describe your task in ralph_task.md; then `ralph lint`")]
+#[case::init_of_a_shallow_clone(shallow, &["init"], "next: describe your task in ralph_task.md")]
+#[case::init_in_a_directory(nothing, &["init", "new"], "next: in `new`, describe your task in ralph_task.md")]
+#[case::init_with_a_configuration(configured, &["init"], "next: describe your task in ralph_task.md")]
 #[case::init_again(ready, &["init"], "hint: edit it, then `ralph lint`; `ralph init --force`")]
 #[case::lint(ready, &["lint"], "next: `ralph run ralph_task.md` works on it")]
-#[case::lint_without_a_task(nothing, &["lint"], "hint: ")]
+#[case::lint_without_a_task(nothing, &["lint"], "hint: correct the lines above, then `ralph lint` checks them; `ralph init` writes an example")]
 #[case::doctor_without_a_task(nothing, &["doctor", "env", LOCAL, KEYLESS, LIMITED], "next: `ralph init` writes a task")]
 #[case::doctor_with_a_task(ready, &["doctor", "env", LOCAL, KEYLESS, LIMITED], "next: `ralph lint` checks the task, and `ralph run`")]
-#[case::models(ready, &["models"], "next: ")]
-#[case::run_without_a_task(nothing, &["run"], "hint: ")]
+#[case::doctor_of_a_run(paused, &["doctor", "r"], "next: `ralph doctor r")]
+#[case::models(ready, &["models", "--set=default_profile=strong-doctor"], "next: `ralph run` starts with the profile `strong-doctor`")]
+#[case::models_without_a_key(ready, &["models"], "next: `ZAI_API_KEY` is not set, the key of Z.ai; set `ZAI_API_KEY` in `.env`; or use the service of `ANTHROPIC_API_KEY`, which is set: `ralph run --set models.default-cheap.litellm_model=anthropic/")]
+#[case::models_of_a_program(ready, &["models", "--set=agent.name=claude"], "next: `ralph run` starts with the profile `default-cheap`")]
+#[case::run_without_a_task(nothing, &["run"], "hint: correct the lines above, then `ralph lint` checks them; `ralph init` writes an example")]
 #[case::run_without_a_repository(task_alone, &["run"], "hint: run inside a git repository, or create one with `git init`")]
 #[case::demo(nothing, &["demo"], "next: `ralph doctor env` shows what your own run would use; `ralph init`")]
 #[case::status_of_nothing(nothing, &["status"], "No runs yet. `ralph run` starts one")]
-#[case::status_of_a_run_that_is_done(done, &["status"], "next: `ralph status RUN` shows")]
+#[case::status_of_a_run_that_is_done(done, &["status"], "next: read /")]
+#[case::status_of_the_newest_run(paused_then_done, &["status"], "next: read /")]
+#[case::status_of_a_run_that_is_queued(queued, &["status"], "next: run r")]
 #[case::status_of_a_run_that_waits(paused, &["status"], "next: `ralph resume r")]
 #[case::watch(nothing, &["watch"], "No runs yet. `ralph run` starts one")]
 #[case::logs(nothing, &["logs"], "hint: `ralph run` starts one")]
 #[case::resume(nothing, &["resume"], "hint: `ralph run` starts one")]
 #[case::pause(nothing, &["pause"], "hint: `ralph status` lists the runs")]
 #[case::image(ready, &["image", "build"], "hint: start Docker or podman")]
-#[case::image_plan(ready, &["image", "build", "--dry-run"], "next: `ralph image build`")]
-#[case::token(ready, &["token", "check", "--agent", "claude"], "next: `ralph token check --verify`")]
+#[case::image_plan(ready, &["image", "build", "--dry-run"], "next: the same command without `--dry-run` does this")]
+#[case::token(ready, &["token", "check", "--agent", "claude"], "next: `ralph token check --agent claude --auth oauth --verify`")]
 #[case::no_token(ready, &["token", "check", "--agent", "cursor"], "hint: store a new one: `ralph token store --agent cursor")]
 #[case::selftest(ready, &["selftest", "--type", "local"], "hint: `ralph doctor env`")]
 #[case::unknown_command(nothing, &["biuld"], "For more information, try '--help'.")]
@@ -105,9 +158,10 @@ fn a_run_ends_with_what_to_do_next() {
     let ended = place.run_script(&script([whole_task()]));
     let last = ended.stderr.lines().last().unwrap();
     assert!(
-        last.starts_with("next: read the pull request; `git merge ralph/"),
+        last.starts_with("next: read /") && last.contains("/pull-request.md; `git merge ralph/"),
         "{ended:?}"
     );
+    assert!(place.run(&["status"]).stderr.ends_with(&format!("{last}\n")));
     let branch = last.split('`').nth(1).unwrap().trim_start_matches("git merge ");
     place.git(&["merge", "--quiet", branch]);
     assert!(place.repo().join("a.txt").exists());
@@ -123,16 +177,50 @@ fn a_run_ends_with_what_to_do_next() {
 #[rstest]
 #[case::not_a_repository(
     nothing,
-    "This is not a git repository, and a run starts from a commit: `git init && "
+    "This is not a git repository, and a run starts from a commit: `git init && git add --all && git commit -m Begin`"
 )]
 #[case::no_commit(
     empty,
-    "This repository has no commit yet, and a run starts from one: `git add --all && "
+    "This repository has no commit yet, and a run starts from one: `git add --all && git commit -m Begin`"
 )]
-fn init_says_that_a_run_needs_a_commit(#[case] place: fn() -> Place, #[case] said: &str) {
+#[case::shallow_clone(shallow, "A run would be refused: `")]
+#[case::shallow_clone_and_its_hint(
+    shallow,
+    "shallow clone: a run needs a repository with its complete history (fetch the rest with `git fetch --unshallow`)"
+)]
+#[case::damaged(damaged, "A run would be refused: `")]
+fn init_says_what_a_run_misses_in_the_repository(#[case] place: fn() -> Place, #[case] said: &str) {
     let place = place();
     let ended = finish(place.ralph(&["init"]).env("DOCKER_HOST", NO_ENGINE));
-    ended.expect(0, &[said, "`echo .env >> .gitignore`"]);
+    ended.expect(0, &[said, "Added `.env` to `.gitignore`: it is for keys."]);
+    assert!(place.repo().join("ralph_task.md").exists());
+}
+
+#[test]
+fn what_init_proposes_for_a_directory_works_and_commits_no_key() {
+    let place = Place::bare();
+    let ended = finish(place.ralph(&["init", "my dir"]).env("DOCKER_HOST", NO_ENGINE));
+    let proposed = "git -C 'my dir' init && git -C 'my dir' add --all && git -C 'my dir' commit -m Begin";
+    ended.expect(0, &[&format!("`{proposed}`")]);
+    let author = "export GIT_AUTHOR_NAME=u GIT_AUTHOR_EMAIL=u@localhost GIT_COMMITTER_NAME=u GIT_COMMITTER_EMAIL=u@localhost";
+    finish(&mut place.shell(&format!("{author}; {proposed}"))).expect(0, &[]);
+    let listed = place.git_in(&place.repo().join("my dir"), &["ls-files"]).stdout;
+    assert!(listed.contains(".env.example\n.gitignore\n"), "{listed}");
+    assert!(!listed.lines().any(|name| name == ".env"), "{listed}");
+}
+
+#[test]
+fn no_next_step_is_printed_beside_json() {
+    let place = done();
+    for args in [
+        &["models", "--json"][..],
+        &["status", "--json"],
+        &["selftest", "--type", "local", "--json"],
+        &["image", "build", "--dry-run", "--json"],
+    ] {
+        let ended = finish(place.ralph(args).env("DOCKER_HOST", NO_ENGINE));
+        assert!(!ended.stderr.contains("next: "), "{args:?}: {ended:?}");
+    }
 }
 
 #[test]
@@ -141,22 +229,32 @@ fn a_key_of_another_service_is_named_with_the_setting_that_uses_it() {
     let ended = finish(place.ralph(&["models"]).env("OPENAI_API_KEY", KEY));
     ended.expect(
         0,
-        &["next: `ZAI_API_KEY` is not set, the key of Z.ai; put it into `.env` or the environment, or use `OPENAI_API_KEY`, which is set: `--set models.default-cheap.litellm_model=openai/"],
+        &["next: `ZAI_API_KEY` is not set, the key of Z.ai; set `ZAI_API_KEY` in `.env`; or use the service of `OPENAI_API_KEY`, which is set: `ralph run --set models.default-cheap.litellm_model=openai/"],
+    );
+    let refused = finish(place.ralph(&["run", LOCAL]).env("OPENAI_API_KEY", KEY));
+    refused.expect(
+        1,
+        &["set `ZAI_API_KEY` in `.env`, then `ralph resume`; or use the service of `OPENAI_API_KEY`, which is set: `ralph resume --set models.default-cheap.litellm_model=openai/"],
     );
 }
 
-#[test]
-fn a_terminal_shows_what_a_run_waits_for_and_for_how_long() {
+#[rstest]
+#[case::text(&[])]
+#[case::json(&["--json"])]
+fn a_terminal_shows_what_a_run_waits_for_and_for_how_long(#[case] format: &[&str]) {
     let terminal = need!(skip::program("script"));
     let place = Place::new();
     place.write("test.sh", "sleep 4; test ! -e broken\n");
     place.commit("Take longer");
     let file = place.path().join("script.json");
     std::fs::write(&file, script([whole_task()]).to_string()).unwrap();
-    let mut command = place.on_terminal(&terminal, "", &["run", "--script", file.to_str().unwrap()]);
+    let args = [&["run", "--script", file.to_str().unwrap()], format].concat();
+    let mut command = place.on_terminal(&terminal, "", &args);
     let ended = finish(command.env("TERM", "xterm"));
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stdout.contains("s evidence: "), "{ended:?}");
-    let last = ended.stdout.lines().last().unwrap();
-    assert!(last.starts_with("next: "), "{last}: {ended:?}");
+    if format.is_empty() {
+        let last = ended.stdout.lines().last().unwrap();
+        assert!(last.starts_with("next: "), "{last}: {ended:?}");
+    }
 }

@@ -123,7 +123,7 @@ async fn a_profile_without_a_key_is_refused_to_a_person(#[case] args: &[&str]) {
         .write("edited.md", &TASK.replace("task_id: t1\n", chosen));
     run.run(args).expect_refused(&[
         "the profile `strong-doctor` cannot be used: `ANTHROPIC_API_KEY` is not set, the key of Anthropic",
-        "put it into `.env` or the environment",
+        "set `ANTHROPIC_API_KEY` in `.env`; or use the service of `ZAI_API_KEY`, which is set",
     ]);
     assert_eq!(waiting(&run.place), Vec::<String>::new());
     assert_eq!(run.server.calls().len(), calls);

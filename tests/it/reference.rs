@@ -12,6 +12,7 @@ use ralph::task::{
 };
 
 use rstest::rstest;
+use serde_json::{Value, json};
 
 use crate::support::ralph::Place;
 
@@ -33,10 +34,84 @@ fn the_schemas_of_json_output_are_up_to_date() {
     check("docs/reference/json.md", &ralph::cli::json_reference());
     let schemas = ralph::cli::json_schemas();
     for (file, schema) in &schemas {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/reference/{file}"));
+        if let Ok(committed) = std::fs::read_to_string(path) {
+            let lost = lost(&serde_json::from_str(&committed).unwrap(), schema, "");
+            assert_eq!(
+                lost, [""; 0],
+                "{file} breaks its readers: make a new version of the shapes"
+            );
+        }
         check(&format!("docs/reference/{file}"), &format!("{schema:#}\n"));
     }
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/json/v1");
     assert_eq!(std::fs::read_dir(dir).unwrap().count(), schemas.len());
+}
+
+/// What a new schema no longer promises: properties, and entries of `required`, by their place in the old one.
+fn lost(old: &Value, new: &Value, place: &str) -> Vec<String> {
+    match old {
+        Value::Object(keys) => {
+            let below = keys.iter().flat_map(|(key, old)| {
+                let (new, place_below) = (new.get(key), format!("{place}/{key}"));
+                match new {
+                    Some(new) => lost(old, new, &place_below),
+                    None if place.ends_with("/properties") || key == "required" => vec![place_below],
+                    None => Vec::new(),
+                }
+            });
+            below.collect()
+        }
+        Value::Array(items) if place.ends_with("/required") => {
+            let is_left = |item: &&Value| !new.as_array().is_some_and(|new| new.contains(item));
+            let gone = items.iter().filter(is_left);
+            gone.map(|item| format!("{place}/{item}")).collect()
+        }
+        Value::Array(items) => {
+            // A schema in a list is another one's successor if nothing of it is lost.
+            let news = new.as_array().cloned().unwrap_or_default();
+            let lost_of = |(index, old): (usize, &Value)| {
+                let place = format!("{place}/{index}");
+                let of_each = news.iter().map(|new| lost(old, new, &place));
+                of_each
+                    .min_by_key(Vec::len)
+                    .unwrap_or_else(|| lost(old, &Value::Null, &place))
+            };
+            items.iter().enumerate().flat_map(lost_of).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[rstest]
+#[case::nothing(json!({}), &[])]
+#[case::a_new_property(json!({"properties": {"c": {}}}), &[])]
+#[case::a_property(json!({"properties": {"a": null}}), &["/anyOf/0/properties/a"])]
+#[case::a_property_below(json!({"properties": {"b": {"properties": {"x": null}}}}), &["/anyOf/0/properties/b/properties/x"])]
+#[case::a_required_entry(json!({"required": ["a"]}), &["/anyOf/0/required/\"b\""])]
+#[case::all_required_entries(json!({"required": null}), &["/anyOf/0/required"])]
+fn a_schema_that_promises_less_is_noticed(#[case] change: Value, #[case] expected: &[&str]) {
+    let old = json!({"properties": {"a": {}, "b": {"properties": {"x": {}}}}, "required": ["a", "b"]});
+    let mut new = old.clone();
+    merge(&mut new, &change);
+    let alternatives = |schema: Value| json!({"anyOf": [schema, {"type": "null"}]});
+    assert_eq!(lost(&alternatives(old), &alternatives(new), ""), expected);
+}
+
+/// Applies a change as a JSON merge patch: `null` removes.
+fn merge(value: &mut Value, change: &Value) {
+    match (value, change) {
+        (Value::Object(value), Value::Object(change)) => {
+            for (key, change) in change {
+                if change.is_null() {
+                    value.remove(key);
+                } else {
+                    merge(value.entry(key).or_insert(json!({})), change);
+                }
+            }
+        }
+        (value, change) => *value = change.clone(),
+    }
 }
 
 #[test]

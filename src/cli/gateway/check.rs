@@ -10,7 +10,7 @@ use crate::gateway::broker;
 use crate::gateway::meter::MeterNotice;
 
 use super::{LoopbackBroker, ServiceArgs};
-use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic, temp_dir};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic, activity, temp_dir};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct CheckGatewayArgs {
@@ -31,6 +31,7 @@ pub(in crate::cli) struct GatewayCheck {
 }
 
 pub(super) async fn check(context: &Context, args: CheckGatewayArgs) -> CliResult {
+    activity::begin("asking the service through the gateway");
     let dir = temp_dir()?;
     let notices: Arc<Mutex<Vec<MeterNotice>>> = Arc::default();
     let usage_file = dir.path().join("usage.jsonl");

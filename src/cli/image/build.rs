@@ -85,9 +85,7 @@ pub(super) async fn build(context: &Context, args: ImageBuildArgs) -> CliResult 
         done: &ensured.done,
     };
     context.ui.report(args.json, &report, tag)?;
-    context
-        .ui
-        .next("`ralph run` starts its sandbox from it; `ralph selftest` tries one");
+    context.ui.next(args.image.next_step());
     Ok(CliExit::Success)
 }
 
@@ -105,7 +103,7 @@ async fn build_at_provider(
             .with_hint("add `--type docker`"));
     }
     if !args.dry_run {
-        return provider_images::build(context, setup, set, args.json).await;
+        return provider_images::build(context, setup, set, args.json, &args.image.next_step()).await;
     }
     if let Some(dockerfile) = set
         .spec
@@ -148,7 +146,7 @@ async fn show_plan(
     context
         .ui
         .report(args.json, &report, text.join("\n").trim_end())?;
-    context.ui.next("`ralph image build` does this");
+    context.ui.next("the same command without `--dry-run` does this");
     Ok(CliExit::Success)
 }
 

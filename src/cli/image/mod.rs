@@ -15,7 +15,7 @@ use clap::Subcommand;
 use crate::image::Rebuild;
 
 use super::signals::Signals;
-use super::{CliResult, Context};
+use super::{CliResult, Context, activity};
 pub(super) use build::{BuildReport, PlanReport};
 pub(super) use check::CheckReport;
 pub(super) use progress::observer;
@@ -41,6 +41,7 @@ const TRANSFER_INTERRUPTED: &str = "an incomplete image has no tag; run the same
 
 pub(super) async fn image(context: &Context, command: ImageCommand) -> CliResult {
     let mut signals = Signals::watch(&context.surroundings().host()).await?;
+    activity::begin("looking at the image and what it is built from");
     match command {
         ImageCommand::Build(args) => {
             let build = Box::pin(build::build(context, args));

@@ -16,10 +16,9 @@ use crate::cli::{Ui, activity};
 
 /// Shows progress on stderr.
 pub(in crate::cli) fn observer(ui: Ui) -> Box<dyn ImageObserver> {
-    // The bars take its place.
-    activity::end();
     Box::new(BuildProgress {
         ui,
+        activity: None,
         screen: MultiProgress::new(),
         layers: BTreeMap::new(),
         nameless: BTreeMap::new(),
@@ -42,6 +41,8 @@ fn sent_text(loaded: &LoadedImage) -> String {
 /// On a terminal, a bar for each active layer below the messages. Elsewhere, for logs, the start and end of each operation.
 struct BuildProgress {
     ui: Ui,
+    /// What the line at the bottom said before the bars took its place.
+    activity: Option<String>,
     /// Hidden without a terminal that can move the cursor (also with `TERM=dumb`).
     screen: MultiProgress,
     layers: BTreeMap<String, ProgressBar>,
@@ -57,8 +58,16 @@ impl BuildProgress {
         !self.screen.is_hidden()
     }
 
-    fn say(&self, text: impl Display) {
+    /// Removes the line at the bottom, which would damage the bars.
+    fn take_screen(&mut self) {
+        if let Some(what) = activity::interrupt() {
+            self.activity = Some(what);
+        }
+    }
+
+    fn say(&mut self, text: impl Display) {
         if self.has_bars() {
+            self.take_screen();
             // A closed terminal must not fail the build.
             let _ = self.screen.println(visible(&text.to_string()));
         } else {
@@ -75,6 +84,7 @@ impl BuildProgress {
     }
 
     fn show(&mut self, layer: &str, doing: &str, amount: Option<TransferAmount>) {
+        self.take_screen();
         let bar = self.layers.entry(layer.to_owned()).or_insert_with(|| {
             let bar = self.screen.add(ProgressBar::no_length());
             bar.set_style(style());
@@ -131,6 +141,9 @@ fn style() -> ProgressStyle {
 impl Drop for BuildProgress {
     fn drop(&mut self) {
         self.clear();
+        if let Some(what) = self.activity.take() {
+            activity::begin(what);
+        }
     }
 }
 

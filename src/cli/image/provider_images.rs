@@ -14,7 +14,7 @@ use crate::sandbox::{Provider, ProviderImage, ProviderImageFate, ProviderImages,
 use crate::text::counted;
 
 use super::selection::ImageSetup;
-use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic, activity};
 
 /// A provider that keeps its images itself, and what its sandboxes start from.
 pub(super) struct ProviderImageSet {
@@ -92,11 +92,13 @@ pub(super) async fn build(
     setup: &ImageSetup<'_>,
     set: &ProviderImageSet,
     json: bool,
+    next_step: &str,
 ) -> CliResult {
     if setup.request.rebuild == Rebuild::Always {
         set.planned.discard(&context.assembly, &setup.config).await?;
     }
     let images = set.images()?;
+    activity::begin(format!("making the {}", images.kind()));
     let name = images.ensure(&set.spec).await?;
     let report = ProviderBuild {
         provider: set.provider.name(),
@@ -105,6 +107,7 @@ pub(super) async fn build(
     };
     let text = name.as_deref().unwrap_or("nothing to build");
     context.ui.report(json, &report, text)?;
+    context.ui.next(next_step);
     Ok(CliExit::Success)
 }
 

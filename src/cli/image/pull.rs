@@ -49,6 +49,7 @@ pub(super) async fn pull(context: &Context, args: ImagePullArgs) -> CliResult {
         ));
     }
     context.ui.report(args.json, &report, &report.image)?;
+    context.ui.next(args.image.next_step());
     Ok(CliExit::Success)
 }
 

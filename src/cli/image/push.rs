@@ -46,5 +46,8 @@ pub(super) async fn push(context: &Context, args: ImagePushArgs) -> CliResult {
     };
     let report = PushReport { image, remote };
     context.ui.report(args.json, &report, &report.remote)?;
+    context
+        .ui
+        .next("on another host with this configuration, `ralph image pull` takes it");
     Ok(CliExit::Success)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::assembly::configuration::project_dir;
 use crate::assembly::provider::ImageSource;
 use crate::assembly::{image, provider, provider_image};
-use crate::cli::{CliError, Context, ErrorTopic, agent_help, configuration, flags};
+use crate::cli::{CliError, Context, ErrorTopic, agent_help, choice_options, configuration, flags};
 use crate::config::{Config, SandboxType};
 use crate::engine::{Engine, EngineError, EngineImageReference};
 use crate::image::{
@@ -57,6 +57,15 @@ impl ImageFlags {
             environment: surroundings.build_environment()?,
             request,
         })
+    }
+
+    /// What uses the image of these flags. Runs cannot choose what an image is built from.
+    pub(super) fn next_step(&self) -> String {
+        if self.dockerfile.is_some() || self.flake.is_some() || self.platform.is_some() {
+            return "`ralph image status` lists the images".to_owned();
+        }
+        let options = choice_options(self.provider.as_deref(), self.agent.as_deref());
+        format!("`ralph run{options}` starts its sandbox from it; `ralph selftest{options}` tries one")
     }
 
     fn source(&self, cwd: &Path, config: &Config) -> Option<BuildSource> {

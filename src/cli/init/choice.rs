@@ -99,26 +99,38 @@ impl InitOptions {
     ) -> Result<InitChoices, CliError> {
         let agent = pick(context, "agent", &self.agents, agent)?;
         let provider = pick(context, "sandbox", &self.providers, provider)?;
-        let mut remarks = vec![provider.remark.clone()];
-        for option in [agent, provider] {
-            remarks.extend(
-                option
-                    .missing
-                    .iter()
-                    .map(|missing| format!("`{}` needs {missing}.", option.name)),
-            );
-        }
-        let known = agent.name.parse();
-        Ok(InitChoices {
-            agent: known.map_err(|_| CliError::usage(format!("there is no agent `{}`", agent.name)))?,
-            provider: provider.name,
-            remarks,
-            models: self.models,
-        })
+        InitChoices::new(agent, provider, vec![provider.remark.clone()], self.models)
+    }
+
+    /// Takes what the configuration says, which is kept.
+    pub(super) fn of_config(self, config: &Config) -> Result<InitChoices, CliError> {
+        let agent = find("agent", &self.agents, config.settings.agent.kind.name)?;
+        let provider = find("sandbox", &self.providers, config.provider().name())?;
+        InitChoices::new(agent, provider, Vec::new(), self.models)
     }
 }
 
 impl InitChoices {
+    /// A choice with these remarks, and what it lacks here.
+    fn new(
+        agent: &InitOption,
+        provider: &InitOption,
+        mut remarks: Vec<String>,
+        models: [&'static str; 3],
+    ) -> Result<Self, CliError> {
+        for option in [agent, provider] {
+            let missing = option.missing.iter();
+            remarks.extend(missing.map(|missing| format!("`{}` needs {missing}.", option.name)));
+        }
+        let known = agent.name.parse();
+        Ok(Self {
+            agent: known.map_err(|_| CliError::usage(format!("there is no agent `{}`", agent.name)))?,
+            provider: provider.name,
+            remarks,
+            models,
+        })
+    }
+
     pub(super) fn models(&self) -> [&'static str; 3] {
         self.models
     }
@@ -259,18 +271,8 @@ fn pick<'a>(
     let first = options
         .first()
         .ok_or_else(|| CliError::runtime(format!("there is no {what}")))?;
-    let find = |name: &str| {
-        let found = options.iter().find(|option| option.name == name);
-        found.ok_or_else(|| {
-            let names: Vec<&str> = options.iter().map(|option| option.name).collect();
-            CliError::usage(format!(
-                "there is no {what} `{name}`; expected one of {}",
-                names.join(", ")
-            ))
-        })
-    };
     if let Some(name) = given {
-        return find(name);
+        return find(what, options, name);
     }
     if !context.surroundings().is_attended() {
         return Ok(first);
@@ -288,6 +290,17 @@ fn pick<'a>(
     read.map_err(|error| CliError::runtime(format!("cannot read the answer: {error}")))?;
     match answer.trim() {
         "" => Ok(first),
-        name => find(name),
+        name => find(what, options, name),
     }
+}
+
+fn find<'a>(what: &str, options: &'a [InitOption], name: &str) -> Result<&'a InitOption, CliError> {
+    let found = options.iter().find(|option| option.name == name);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = options.iter().map(|option| option.name).collect();
+        CliError::usage(format!(
+            "there is no {what} `{name}`; expected one of {}",
+            names.join(", ")
+        ))
+    })
 }

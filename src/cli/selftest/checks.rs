@@ -25,7 +25,7 @@ use crate::text::error_chain;
 
 use super::super::image::RebuildFlag;
 use super::sandbox_spec;
-use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic, temp_dir};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic, activity, temp_dir};
 
 /// The prompt of the agent session. It costs next to nothing.
 const PROMPT: &str =
@@ -104,9 +104,11 @@ impl<'a> Selftest<'a> {
         for condition in self.equipment.preconditions.clone() {
             self.record(condition.name(), as_result(condition.check().await));
         }
+        activity::begin("preparing the image");
         if self.prepare_image(rebuild).await.is_none() {
             return;
         }
+        activity::begin("creating the sandbox");
         let created = self.equipment.provider.create(&self.spec).await;
         let created = created.map_err(|error| CheckFailure::of_sandbox(&error, "check the provider"));
         let Some(sandbox) = self.record("create sandbox", created) else {
@@ -114,6 +116,7 @@ impl<'a> Selftest<'a> {
         };
         let sandbox: Arc<dyn Sandbox> = sandbox.into();
         self.sandbox = Some(sandbox.clone());
+        activity::begin("checking the sandbox");
         let policy = sandbox.verify().await;
         let policy =
             policy.map_err(|error| CheckFailure::of_sandbox(&error, "run `ralph selftest --escapes`"));
@@ -140,6 +143,7 @@ impl<'a> Selftest<'a> {
             .record(format!("agent {agent} is installed"), probed)
             .is_some()
         {
+            activity::begin("holding a session of the agent");
             let held = self.session(sandbox.as_ref()).await;
             let held = held.map_err(|seen| CheckFailure::new(seen, LOG_IN));
             self.record(format!("agent {agent} completes a session"), held);
@@ -185,13 +189,14 @@ impl<'a> Selftest<'a> {
 
     /// Removes the sandbox. `None` if that failed.
     pub(super) async fn remove_sandbox(&mut self) -> Option<()> {
+        activity::begin("removing the sandbox");
         let removed = self.try_remove().await;
         let removed = removed.map_err(|seen| CheckFailure::new(seen, REMOVE_BY_HAND));
         self.record("sandbox is removed", removed)
     }
 
-    /// Prints the summary, and fails when a check failed.
-    pub(super) fn conclude(self) -> CliResult {
+    /// Prints the summary, and fails when a check failed. `options` are those of a run with the same provider and agent.
+    pub(super) fn conclude(self, options: &str) -> CliResult {
         let failed = self.checks.iter().filter(|check| check.seen.is_some()).count();
         let (all, provider) = (self.checks.len(), self.equipment.provider.name());
         let (passed, agent) = (all - failed, self.config.settings.agent.kind.name);
@@ -208,7 +213,8 @@ impl<'a> Selftest<'a> {
         self.context.ui.report(self.json, &report, text)?;
         match failed {
             0 => {
-                self.context.ui.next("`ralph run` works like this");
+                let works = format!("`ralph run{options}` works in a sandbox like this");
+                self.context.ui.next(works);
                 Ok(CliExit::Success)
             }
             _ => Err(CliError::runtime(format!(

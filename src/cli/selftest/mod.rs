@@ -7,7 +7,9 @@ mod hand_back;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{CliError, CliResult, Context, ErrorTopic, agent_help, configuration, flags};
+use super::{
+    CliError, CliResult, Context, ErrorTopic, activity, agent_help, choice_options, configuration, flags,
+};
 use crate::assembly::configuration::project_dir;
 use crate::assembly::image::PreparedImage;
 use crate::assembly::spec::SandboxUse;
@@ -47,6 +49,7 @@ pub(super) struct SelftestArgs {
 }
 
 pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> CliResult {
+    let options = choice_options(args.provider.as_deref(), args.agent.as_deref());
     let given = flags([
         ("--type", "sandbox.type", args.provider),
         ("--agent", "agent.name", args.agent),
@@ -59,9 +62,11 @@ pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> CliResult
         provider.check().await?;
         let prepared = image::prepare(&context.assembly, &config, &project, args.image.into()).await?;
         let spec = sandbox_spec(context, &config, &project, RunId::random(), prepared).await?;
+        activity::begin("attacking the sandbox from inside");
         return escapes::attack(context, provider.as_ref(), spec, args.hours, args.json).await;
     }
     let mut signals = Signals::watch(&context.surroundings().host()).await?;
+    activity::begin("looking at the provider and the credentials");
     let mut test = Selftest::open(context, &config, &project, args.json).await?;
     let interrupted = tokio::select! {
         () = test.run(args.image) => None,
@@ -75,7 +80,7 @@ pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> CliResult
     };
     match interrupted {
         Some(error) => Err(error.with_hint(hint)),
-        None => test.conclude(),
+        None => test.conclude(&options),
     }
 }
 

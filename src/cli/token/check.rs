@@ -8,8 +8,8 @@ use crate::assembly::credentials::{connect_upstream, from_environment, open_vaul
 use crate::credential::{AuthMethod, Credential, CredentialKind, LoginError};
 
 use super::super::credentials::{CredentialArgs, describe_location};
-use super::not_usable;
 use super::store::{VerifyArgs, verify};
+use super::{not_usable, options};
 use crate::cli::{CliExit, CliResult, Context};
 use crate::text::counted;
 
@@ -56,9 +56,10 @@ pub(in crate::cli) async fn check(context: &Context, args: CheckTokenArgs) -> Cl
     }
     context.ui.report(args.json, &checked, checked.describe(kind))?;
     if !args.verify.verify {
-        context
-            .ui
-            .next("`ralph token check --verify` asks the service whether it accepts it");
+        context.ui.next(format_args!(
+            "`ralph token check{} --verify` asks the service whether it accepts it",
+            options(kind)
+        ));
     }
     Ok(CliExit::Success)
 }

@@ -32,10 +32,15 @@ pub(super) async fn token(context: &Context, command: TokenCommand) -> CliResult
 
 /// The command that stores a credential of this kind.
 fn store_command(kind: CredentialKind) -> String {
+    format!("ralph token store{}", options(kind))
+}
+
+/// The options that name a credential of this kind.
+fn options(kind: CredentialKind) -> String {
     let agent = kind
         .agent
         .map_or(String::new(), |agent| format!(" --agent {agent}"));
-    format!("ralph token store{agent} --auth {}", kind.auth)
+    format!("{agent} --auth {}", kind.auth)
 }
 
 /// The error of a credential that is missing or has expired, with the command that stores a new one.

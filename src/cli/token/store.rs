@@ -13,7 +13,7 @@ use crate::secret::Secret;
 
 use super::super::credentials::{CredentialArgs, describe_location};
 use super::store_command;
-use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic, io_error, temp_dir};
+use crate::cli::{CliError, CliExit, CliResult, Context, ErrorTopic, activity, io_error, temp_dir};
 
 /// The most bytes that are read as a credential.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -86,6 +86,7 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreTokenArgs) -> Cl
 
 /// Asks the service whether it accepts the credential.
 pub(super) async fn verify(upstream: &ModelUpstream) -> Result<(), CliError> {
+    activity::begin("asking the service whether it accepts the credential");
     let http = broker::client(Vec::new())?;
     upstream.verify(&http).await.map_err(|error| {
         let hint = match &error {
