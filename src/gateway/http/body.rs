@@ -173,7 +173,7 @@ impl ChunkedBody {
 
 fn parse_size(line: &[u8], allows_extensions: bool) -> Option<u64> {
     let digits = match line.iter().position(|byte| *byte == b';') {
-        Some(at) if allows_extensions => line[..at].trim_ascii_end(),
+        Some(at) if allows_extensions => trim_blanks_end(&line[..at]),
         Some(_) => return None,
         None => line,
     };
@@ -181,6 +181,14 @@ fn parse_size(line: &[u8], allows_extensions: bool) -> Option<u64> {
         return None;
     }
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// The bytes without the spaces and tabs at their end. Other white space is not allowed there.
+fn trim_blanks_end(mut bytes: &[u8]) -> &[u8] {
+    while let [before @ .., b' ' | b'\t'] = bytes {
+        bytes = before;
+    }
+    bytes
 }
 
 /// Whether a line is a valid trailer. It must not contain a field that delimits or routes the message.
@@ -266,6 +274,7 @@ mod tests {
     #[case::two("1\r\na\r\nA\r\n0123456789\r\n0\r\n\r\n", false)]
     #[case::trailer("0\r\nX-Sum: 1\r\n\r\n", false)]
     #[case::extension("1;a=b\r\na\r\n0\r\n\r\n", true)]
+    #[case::blanks_before_an_extension("1 \t;a=b\r\na\r\n0\r\n\r\n", true)]
     fn chunks_are_found_in_pieces_of_any_size(#[case] text: &str, #[case] extensions: bool) {
         let more = format!("{text}GET / HTTP/1.1\r\n");
         let mut whole = chunked(extensions);
