@@ -22,6 +22,7 @@ pub static FUZZ_TARGETS: &[FuzzTarget] = &[
     target("dns_query", gateway::fuzz::dns_query),
     target("tls_hello", gateway::fuzz::tls_hello),
     target("session_frames", sandbox::session::fuzz::session_frames),
+    target("file_script", sandbox::docker::fuzz::file_script),
     target("bundle_header", scm::fuzz::bundle_header),
     target("git_output", scm::fuzz::git_output),
     target("yaml_mapping", task::fuzz::yaml_mapping),
