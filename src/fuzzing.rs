@@ -4,7 +4,7 @@
 //! `fuzz/run` drives the bodies with libFuzzer, which follows the coverage of the code, and keeps what it finds in
 //! `fuzz/corpus`. The tests below run them on that corpus and on mutations of it, with any toolchain.
 
-use crate::{agent, evidence, gateway, model, sandbox, scm, task};
+use crate::{agent, evidence, gateway, github, model, sandbox, scm, task};
 
 /// A parser that is fuzzed.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,7 @@ pub static FUZZ_TARGETS: &[FuzzTarget] = &[
     target("transcript", agent::fuzz::transcript),
     target("model_call", model::fuzz::model_call),
     target("model_response", model::fuzz::model_response),
+    target("github_answer", github::fuzz::github_answer),
     target("evidence_note", evidence::fuzz::evidence_note),
     #[cfg(feature = "serve")]
     target("api_body", crate::api::fuzz::api_body),
