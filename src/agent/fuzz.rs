@@ -4,8 +4,10 @@ use super::actions::{Patch, PatchedFile, RelPath, check_scripted_answer, parse_a
 use super::{AgentOutcome, AgentProgram, AgentStep, Claude, Codex, Cursor, Gemini, OpenCode, ReportedAction};
 use crate::exec::ExitStatus;
 
-/// What a message may add to the text that it quotes, in bytes.
-const MESSAGE: usize = 8 * 1024;
+/// The longest message about a diff, or about one problem of an answer, in characters.
+const LONGEST_MESSAGE: usize = 3_000;
+/// What the text about an action may add to the line that reports it, in bytes.
+const ADDED: usize = 32;
 /// The longest summary, in characters.
 const LONGEST_SUMMARY: usize = 4_000;
 
@@ -20,9 +22,8 @@ pub(crate) fn agent_answer(bytes: &[u8]) {
             assert_eq!(parse_answer(&written), Ok(answer), "{written}");
         }
         Err(error) => {
-            // At most ten problems are listed, and each may quote a field name.
-            let length = error.to_string().len();
-            assert!(length <= MESSAGE + 10 * text.len(), "{length} bytes");
+            let message = error.to_string();
+            assert!(message.split("\n- ").all(is_short), "{message}");
         }
     }
     if let Ok(path) = RelPath::parse(text) {
@@ -41,7 +42,7 @@ pub(crate) fn unified_diff(bytes: &[u8]) {
     let text = &*String::from_utf8_lossy(diff);
     let patch = match Patch::parse(text) {
         Ok(patch) => patch,
-        Err(error) => return assert!(error.to_string().len() <= MESSAGE),
+        Err(error) => return assert!(is_short(&error.to_string()), "{error}"),
     };
     assert!(patch.hunk_count() <= text.len());
     for original in [None, Some(&[][..]), file] {
@@ -52,7 +53,7 @@ pub(crate) fn unified_diff(bytes: &[u8]) {
                 assert!(new.len() <= most);
             }
             Ok(PatchedFile::Deleted) => assert!(original.is_some()),
-            Err(error) => assert!(error.to_string().len() <= MESSAGE),
+            Err(error) => assert!(is_short(&error.to_string()), "{error}"),
         }
     }
     assert_eq!(String::from(patch), text);
@@ -82,7 +83,11 @@ pub(crate) fn transcript(bytes: &[u8]) {
             let (ReportedAction::Started { what, .. } | ReportedAction::Performed { what }) = action else {
                 continue;
             };
-            assert!(what.len() <= line.len() + MESSAGE);
+            assert!(what.len() <= line.len() + ADDED, "{what}");
         }
     }
+}
+
+fn is_short(message: &str) -> bool {
+    message.chars().count() <= LONGEST_MESSAGE
 }

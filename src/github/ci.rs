@@ -23,7 +23,7 @@ const LOG_BYTES: usize = 6 * 1024;
 
 /// A page of check runs.
 #[derive(Deserialize)]
-struct CheckRuns {
+pub(super) struct CheckRuns {
     total_count: u64,
     check_runs: Vec<CheckRun>,
 }
@@ -57,7 +57,7 @@ struct CheckOutput {
 
 /// The newest status of each context.
 #[derive(Deserialize)]
-struct CombinedStatus {
+pub(super) struct CombinedStatus {
     statuses: Vec<CommitStatus>,
 }
 

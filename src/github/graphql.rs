@@ -33,7 +33,7 @@ fn threads_query(comment_number: &str) -> String {
 /// A page of threads.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ThreadPage {
+pub(super) struct ThreadPage {
     nodes: Vec<Thread>,
     page_info: PageInfo,
 }
@@ -61,6 +61,14 @@ struct ThreadComments {
 struct ThreadComment {
     /// A number, which the newer field has as text. Null for a comment that was just deleted.
     number: Value,
+}
+
+impl ThreadPage {
+    /// The resolved threads, each by the number of its first comment.
+    pub(super) fn resolved(&self) -> impl Iterator<Item = u64> {
+        let resolved = self.nodes.iter().filter(|thread| thread.is_resolved);
+        resolved.filter_map(Thread::id)
+    }
 }
 
 impl Thread {
@@ -150,8 +158,7 @@ impl GitHubClient {
                 call: "POST /graphql".to_owned(),
                 source: error.into(),
             })?;
-            let found = page.nodes.iter().filter(|thread| thread.is_resolved);
-            resolved.extend(found.filter_map(Thread::id));
+            resolved.extend(page.resolved());
             if !page.page_info.has_next_page {
                 return Ok(resolved);
             }

@@ -93,7 +93,6 @@ pub(super) enum MarkedText {
 
 /// Whose title and text these are. Only the last marker counts: earlier ones may be quoted from the work.
 pub(super) fn origin(title: &str, body: &str, run: &RunId) -> MarkedText {
-    let body = body.replace("\r\n", "\n");
     let Some((text, rest)) = body.rsplit_once(START) else {
         return MarkedText::Foreign;
     };
@@ -116,8 +115,10 @@ pub(super) fn origin(title: &str, body: &str, run: &RunId) -> MarkedText {
     }
 }
 
+/// Ignores carriage returns: they may be in the text already, and a browser adds them to each line.
 fn hash(title: &str, text: &str) -> String {
-    let hex = Digest::sha256_fields([title.trim(), text.trim_end()]).hex();
+    let fields = [title.trim(), text.trim_end()].map(|field| field.replace('\r', ""));
+    let hex = Digest::sha256_fields(fields).hex();
     hex.chars().take(HASH_DIGITS).collect()
 }
 
@@ -166,6 +167,16 @@ mod tests {
         );
         assert_eq!(origin("T", "By hand.", &run()), MarkedText::Foreign);
         assert_eq!(origin("Another title", &body, &run()), MarkedText::Edited);
+    }
+
+    #[test]
+    fn carriage_returns_of_the_text_are_not_an_edit() {
+        for text in ["a\r\nb", "a\r\r\nb", "a\rb", "a \r"] {
+            let body = mark("T", text, &run(), false);
+            assert_eq!(origin("T", &body, &run()), MarkedText::Ours, "{text:?}");
+            let sent = body.replace("\r\n", "\n").replace('\n', "\r\n");
+            assert_eq!(origin("T", &sent, &run()), MarkedText::Ours, "{text:?}");
+        }
     }
 
     #[test]

@@ -13,6 +13,8 @@ mod client;
 mod credential;
 mod error;
 mod forge;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod graphql;
 mod issue_change;
 mod issues;

@@ -339,7 +339,7 @@ impl Standing {
 }
 
 #[derive(Debug, Deserialize)]
-struct Review {
+pub(super) struct Review {
     id: u64,
     user: Option<Account>,
     #[serde(default)]
@@ -376,7 +376,7 @@ impl Review {
 
 /// A comment on a line of a file.
 #[derive(Debug, Deserialize)]
-struct LineComment {
+pub(super) struct LineComment {
     id: u64,
     user: Option<Account>,
     body: String,
@@ -411,7 +411,7 @@ impl LineComment {
 
 /// A comment below the pull request.
 #[derive(Debug, Deserialize)]
-struct Below {
+pub(super) struct Below {
     id: u64,
     user: Option<Account>,
     #[serde(default)]

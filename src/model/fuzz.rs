@@ -2,22 +2,44 @@
 
 use bytes::Bytes;
 
-use super::service::{CallRules, MODEL_SERVICES, ModelApi, UsageReader};
+use super::service::{CallRules, MODEL_SERVICES, ModelApi, ModelRoute, ModelService, UsageReader};
 use crate::usage::{Price, Usd};
 
-/// The body of a call. The first byte says to which API.
+/// A call. The first byte says by which route. The name in its path is before a NUL, or `model`; the body is the rest.
 pub(crate) fn model_call(bytes: &[u8]) {
-    let Some((api, body)) = split_api(bytes) else {
+    let Some((service, route, rest)) = split_route(bytes) else {
         return;
     };
+    let Some(api) = route.api else { return };
+    let (name, body) = match rest.iter().position(|byte| *byte == 0) {
+        Some(end) => (&*String::from_utf8_lossy(&rest[..end]), &rest[end + 1..]),
+        None => ("model", rest),
+    };
+    let path = &route.path.replace('*', name);
+    if service.route(route.method, path).is_none() {
+        return;
+    }
+    // No two routes match a path, and nothing in it leads to another one.
+    let matching = service
+        .routes
+        .iter()
+        .filter(|other| other.matches(route.method, path));
+    assert_eq!(matching.count(), 1, "{path}");
+    assert_eq!(
+        path.matches('/').count(),
+        route.path.matches('/').count(),
+        "{path}"
+    );
     let rules = CallRules {
         fields: &[],
         allows_address: &|_| false,
     };
-    let path = "/v1beta/models/model:generateContent";
     let Ok(call) = api.parse(path, rules, Bytes::copy_from_slice(body)) else {
         return;
     };
+    if route.path.contains('*') {
+        assert_eq!(call.model, name);
+    }
     // What is forwarded is what was checked: it is accepted again, and costs no more.
     let again = api.parse(path, rules, call.body.clone());
     let again = again.unwrap_or_else(|error| panic!("{error}: {:?}", call.body));
@@ -57,8 +79,18 @@ pub(crate) fn model_response(bytes: &[u8]) {
 }
 
 fn split_api(bytes: &[u8]) -> Option<(&'static ModelApi, &[u8])> {
+    let (_, route, rest) = split_route(bytes)?;
+    Some((route.api?, rest))
+}
+
+/// The route of metered calls that the first byte names, and the bytes after it.
+fn split_route(bytes: &[u8]) -> Option<(&'static ModelService, &'static ModelRoute, &[u8])> {
     let (number, rest) = bytes.split_first()?;
-    let routes = MODEL_SERVICES.iter().flat_map(|service| service.routes);
-    let apis: Vec<&ModelApi> = routes.filter_map(|route| route.api).collect();
-    Some((apis[usize::from(*number) % apis.len()], rest))
+    let routes = MODEL_SERVICES
+        .iter()
+        .flat_map(|service| service.routes.iter().map(move |route| (*service, route)));
+    let metered: Vec<(&ModelService, &ModelRoute)> =
+        routes.filter(|(_, route)| route.api.is_some()).collect();
+    let (service, route) = metered[usize::from(*number) % metered.len()];
+    Some((service, route, rest))
 }

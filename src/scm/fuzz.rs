@@ -5,7 +5,7 @@ use super::diff::Diff;
 use super::git::one_id;
 use super::path::{RepoPath, name_problem};
 use super::status::GitStatus;
-use super::{checkpoint, history, objects};
+use super::{checkpoint, history, objects, snapshot};
 use crate::id::ObjectId;
 
 /// The longest message about malformed input, in bytes.
@@ -32,7 +32,7 @@ pub(crate) fn git_output(bytes: &[u8]) {
     let Some((command, printed)) = bytes.split_first() else {
         return;
     };
-    match command % 6 {
+    match command % 7 {
         0 => status(printed),
         1 => diff(printed),
         2 => log(printed),
@@ -44,11 +44,12 @@ pub(crate) fn git_output(bytes: &[u8]) {
             let names = objects::tree_names(printed, 20).unwrap_or_default();
             assert!(names.iter().map(Vec::len).sum::<usize>() <= printed.len());
         }
-        _ => {
+        5 => {
             let _ = one_id(printed).map_err(|error| is_short(&error.to_string()));
             let id = ObjectId::parse(&"a".repeat(40)).unwrap_or_else(|_| panic!("40 digits are an id"));
             let _ = checkpoint::parse(id, printed);
         }
+        _ => stage(printed),
     }
 }
 
@@ -64,15 +65,28 @@ fn status(printed: &[u8]) {
 
 fn diff(printed: &[u8]) {
     let Some(diff) = Diff::parse(printed) else { return };
+    let counts = || diff.files.iter().filter_map(|file| file.lines);
+    let added: u128 = counts().map(|lines| u128::from(lines.added)).sum();
+    let removed: u128 = counts().map(|lines| u128::from(lines.removed)).sum();
     let sum = diff.lines();
-    assert!(
-        diff.files
-            .iter()
-            .filter_map(|file| file.lines)
-            .all(|lines| lines.added <= sum.added)
-    );
+    assert_eq!(u128::from(sum.added), added.min(u128::from(u64::MAX)));
+    assert_eq!(u128::from(sum.removed), removed.min(u128::from(u64::MAX)));
+    assert!(String::from_utf8_lossy(printed).ends_with(&diff.patch));
     assert!(diff.summary().len() < LONGEST_MESSAGE);
     diff.files.iter().for_each(|file| is_shown_plainly(&file.path));
+}
+
+/// The entries of an index mean the same when they are written for git again.
+fn stage(printed: &[u8]) {
+    let Some(entries) = snapshot::parse_stage(printed) else {
+        return;
+    };
+    entries.keys().for_each(is_shown_plainly);
+    let lines: Vec<u8> = entries
+        .iter()
+        .flat_map(|(path, entry)| snapshot::index_line(entry, path))
+        .collect();
+    assert_eq!(snapshot::parse_stage(&lines), Some(entries));
 }
 
 fn log(printed: &[u8]) {

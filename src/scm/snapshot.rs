@@ -319,12 +319,13 @@ fn dirty(differences: &BTreeMap<RepoPath, PathStatus>, edits: &[TreeChange]) -> 
     dirty
 }
 
-fn index_line(entry: &TreeEntry, path: &RepoPath) -> Vec<u8> {
+pub(super) fn index_line(entry: &TreeEntry, path: &RepoPath) -> Vec<u8> {
     let start = format!("{:06o} {} 0\t", entry.mode, entry.id);
     [start.as_bytes(), path.as_bytes(), b"\0"].concat()
 }
 
-fn parse_stage(printed: &[u8]) -> Option<HashMap<RepoPath, TreeEntry>> {
+/// Parses the output of `ls-files --stage -z`.
+pub(super) fn parse_stage(printed: &[u8]) -> Option<HashMap<RepoPath, TreeEntry>> {
     records(printed)
         .map(|record| {
             let tab = record.iter().position(|byte| *byte == b'\t')?;

@@ -11,9 +11,12 @@ use super::diff::Patch;
 use super::json::JsonNode;
 use super::path::RelPath;
 use super::schema::{NOT_BLANK, PATH_OR_ROOT};
+use crate::text::cut_middle;
 
 /// How many problems are described. The others are only counted, because each position takes a pass over the answer.
 const DESCRIBED: usize = 10;
+/// The longest name of an unknown action in a problem, in characters.
+const SHOWN_NAME: usize = 100;
 
 /// What is wrong with an answer.
 #[derive(Default)]
@@ -88,7 +91,10 @@ impl Checker {
         let allowed = list(schemas.iter().filter_map(action_type));
         self.report(
             &tag,
-            format_args!("`{found}` is not an action; expected one of {allowed}"),
+            format_args!(
+                "`{}` is not an action; expected one of {allowed}",
+                cut_middle(&found, SHOWN_NAME)
+            ),
         );
     }
 
@@ -184,4 +190,41 @@ fn list(names: impl Iterator<Item = impl fmt::Display>) -> String {
         .map(|name| format!("`{name}`"))
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schema::schema;
+    use super::*;
+
+    fn found(answer: &str) -> AnswerProblems {
+        let (root, _) = JsonNode::parse(answer).unwrap().unwrap();
+        problems(schema(), &root)
+    }
+
+    #[test]
+    fn only_the_first_problems_are_described() {
+        let items = vec!["0"; 30_000].join(",");
+        let found = found(&format!(r#"{{"summary": "s", "actions": [{items}]}}"#));
+        assert_eq!(found.described.len(), DESCRIBED);
+        assert_eq!(found.more, 29_990);
+    }
+
+    #[test]
+    fn what_a_problem_quotes_is_cut() {
+        let (long, path) = ("x".repeat(100_000), "x/".repeat(1_500));
+        for answer in [
+            format!(r#"{{"summary": "s", "actions": [], "{long}": 1}}"#),
+            format!(r#"{{"summary": "s", "actions": [{{"type": "{long}"}}]}}"#),
+            format!(
+                r#"{{"summary": "s", "actions": [{{"type": "run", "command": "a", "cwd": "/{path}"}}]}}"#
+            ),
+        ] {
+            let found = found(&answer);
+            assert!(!found.described.is_empty());
+            for problem in found.described {
+                assert!(problem.chars().count() < 800, "{problem}");
+            }
+        }
+    }
 }

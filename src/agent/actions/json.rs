@@ -6,6 +6,13 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::text::cut_middle;
+
+/// The longest name of a field in a path, in characters.
+const SHOWN_NAME: usize = 100;
+/// The longest fault in a problem, in characters. It may quote a text of the answer.
+const SHOWN_FAULT: usize = 500;
+
 /// The line and column of the character that contains this byte. Both count from 1; columns count characters.
 pub(super) fn position(text: &str, byte: usize) -> String {
     let before = &text[..char_start(text, byte)];
@@ -72,6 +79,8 @@ impl<'a> JsonNode<'a> {
         } else {
             &self.path
         };
+        let fault = fault.to_string();
+        let fault = cut_middle(&fault, SHOWN_FAULT);
         if !self.has_positions {
             return format!("{path}: {fault}");
         }
@@ -91,7 +100,7 @@ impl<'a> JsonNode<'a> {
         let dot = if self.path.is_empty() { "" } else { "." };
         let named = |(key, raw): (&RawValue, &'a RawValue)| {
             let name = serde_json::from_str(key.get()).unwrap_or_else(|_| key.get().to_owned());
-            let path = format!("{}{dot}{name}", self.path);
+            let path = format!("{}{dot}{}", self.path, cut_middle(&name, SHOWN_NAME));
             (name, self.at(raw, path))
         };
         fields.0.into_iter().map(named).collect()

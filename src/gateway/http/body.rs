@@ -2,11 +2,12 @@
 
 use hyper::Version;
 
-use super::head::{AMBIGUOUS_LENGTH, HeaderFields, RequestHead, ResponseHead, is_field_value};
+use super::head::{AMBIGUOUS_LENGTH, HeaderFields, MAX_FIELDS, RequestHead, ResponseHead, is_field_value};
 use crate::network::Denial;
 
 /// The longest line of a chunked body that is not data, in bytes.
 const MAX_LINE: usize = 8 * 1024;
+const TOO_MANY_TRAILERS: Denial = Denial::Invalid("too many trailer fields after an HTTP message");
 
 /// The rest of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +99,8 @@ pub(super) struct ChunkedBody {
     /// Whether a chunk may have extensions. Programs differ in how they parse them.
     allows_extensions: bool,
     line: Vec<u8>,
+    /// The number of trailer fields so far, which is limited like that of header fields.
+    trailers: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +118,7 @@ impl ChunkedBody {
             part: Part::Size,
             allows_extensions,
             line: Vec::new(),
+            trailers: 0,
         }
     }
 
@@ -163,7 +167,13 @@ impl ChunkedBody {
             },
             Part::AfterData if line.is_empty() => Part::Size,
             Part::Trailer if line.is_empty() => Part::Over,
-            Part::Trailer if is_trailer(line) => Part::Trailer,
+            Part::Trailer if is_trailer(line) => {
+                self.trailers += 1;
+                if self.trailers > MAX_FIELDS {
+                    return Err(TOO_MANY_TRAILERS);
+                }
+                Part::Trailer
+            }
             _ => return Err(AMBIGUOUS_LENGTH),
         };
         self.line.clear();
@@ -173,7 +183,7 @@ impl ChunkedBody {
 
 fn parse_size(line: &[u8], allows_extensions: bool) -> Option<u64> {
     let digits = match line.iter().position(|byte| *byte == b';') {
-        Some(at) if allows_extensions => line[..at].trim_ascii_end(),
+        Some(at) if allows_extensions => trim_blanks_end(&line[..at]),
         Some(_) => return None,
         None => line,
     };
@@ -181,6 +191,14 @@ fn parse_size(line: &[u8], allows_extensions: bool) -> Option<u64> {
         return None;
     }
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// The bytes without the spaces and tabs at their end. Other white space is not allowed there.
+fn trim_blanks_end(mut bytes: &[u8]) -> &[u8] {
+    while let [before @ .., b' ' | b'\t'] = bytes {
+        bytes = before;
+    }
+    bytes
 }
 
 /// Whether a line is a valid trailer. It must not contain a field that delimits or routes the message.
@@ -266,6 +284,7 @@ mod tests {
     #[case::two("1\r\na\r\nA\r\n0123456789\r\n0\r\n\r\n", false)]
     #[case::trailer("0\r\nX-Sum: 1\r\n\r\n", false)]
     #[case::extension("1;a=b\r\na\r\n0\r\n\r\n", true)]
+    #[case::blanks_before_an_extension("1 \t;a=b\r\na\r\n0\r\n\r\n", true)]
     fn chunks_are_found_in_pieces_of_any_size(#[case] text: &str, #[case] extensions: bool) {
         let more = format!("{text}GET / HTTP/1.1\r\n");
         let mut whole = chunked(extensions);
@@ -305,6 +324,32 @@ mod tests {
             Err(AMBIGUOUS_LENGTH),
             "{text:?}"
         );
+    }
+
+    #[rstest]
+    fn only_blanks_are_allowed_before_an_extension(
+        #[values("5\x0c;x\r\n", "5\x0b;x\r\n", "5 \x0c ;x\r\n", " 5;x\r\n", " ;x\r\n")] text: &str,
+    ) {
+        let mut body = chunked(true);
+        assert_eq!(body.advance(text.as_bytes()), Err(AMBIGUOUS_LENGTH), "{text:?}");
+    }
+
+    #[test]
+    fn the_number_of_trailer_fields_is_limited() {
+        let body = |count: usize| format!("0\r\n{}\r\n", "a: b\r\n".repeat(count));
+        let most = body(MAX_FIELDS);
+        assert_eq!(chunked(false).advance(most.as_bytes()), Ok(most.len()));
+        let more = body(MAX_FIELDS + 1);
+        assert_eq!(chunked(false).advance(more.as_bytes()), Err(TOO_MANY_TRAILERS));
+    }
+
+    #[test]
+    fn the_length_of_a_line_is_limited() {
+        let line = |length: usize| format!("0\r\na:{}\r\n\r\n", "b".repeat(length - "a:\r\n".len()));
+        let longest = line(MAX_LINE);
+        assert_eq!(chunked(false).advance(longest.as_bytes()), Ok(longest.len()));
+        let longer = line(MAX_LINE + 1);
+        assert_eq!(chunked(false).advance(longer.as_bytes()), Err(AMBIGUOUS_LENGTH));
     }
 
     proptest! {

@@ -4,18 +4,19 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use httparse::Status;
 use hyper::Version;
+use hyper::http::uri;
 use tokio::io::AsyncReadExt as _;
 
-use super::RequestScope;
 use super::body::MessageBody;
 use super::head::{self, HeaderFields, RequestHead, ResponseHead};
 use super::request::ForwardRequest;
+use super::{RequestScope, parse_connect};
 use crate::gateway::stream::Buffered;
 use crate::network::{Denial, RequestHost};
 
-/// The longest head, in bytes.
-const MAX_HEAD: usize = 16 * 1024;
-/// More fields than a head may have.
+/// The longest head, in bytes. Shorter than that of the gateway, so that inputs reach it.
+const MAX_HEAD: usize = 1024;
+/// More fields than a head or trailer may have.
 const FIELDS: usize = 256;
 const DEFAULT_PORT: u16 = 80;
 
@@ -28,6 +29,7 @@ pub(in crate::gateway) fn request(bytes: &[u8]) {
         return;
     };
     agrees_with_httparse(&head, &parsed);
+    connects_to_its_target(&parsed);
     let tunnel = |port| RequestScope::Tunnel {
         host: host("example.com"),
         port,
@@ -97,6 +99,18 @@ fn agrees_with_httparse(head: &[u8], parsed: &RequestHead) {
     assert_eq!(theirs.path, Some(parsed.target.as_str()));
     assert_eq!(theirs.version, Some(minor(parsed.version)));
     has_fields(&parsed.fields, theirs.headers);
+}
+
+/// A tunnel is for the host and port that hyper sees in the target, and that a Host field names.
+fn connects_to_its_target(head: &RequestHead) {
+    let Ok(target) = parse_connect(head) else { return };
+    let theirs: uri::Authority = head.target.parse().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(theirs.port_u16(), Some(target.port));
+    assert_eq!(host(theirs.host()), target.host);
+    assert!(head.fields.all("host").count() <= 1);
+    let written = format!("CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n\r\n");
+    let again = RequestHead::parse(&Bytes::from(written)).and_then(|head| parse_connect(&head));
+    assert_eq!(again, Ok(target));
 }
 
 fn has_fields(ours: &HeaderFields, theirs: &[httparse::Header<'_>]) {

@@ -8,7 +8,7 @@ use crate::gateway::stream::Buffered;
 use crate::network::Denial;
 
 /// The most header fields.
-const MAX_FIELDS: usize = 200;
+pub(super) const MAX_FIELDS: usize = 200;
 
 /// Why a head is refused.
 const HEAD_TOO_LONG: Denial = Denial::Invalid("HTTP head too long");

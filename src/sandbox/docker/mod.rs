@@ -6,6 +6,8 @@ mod container;
 mod create;
 mod disk;
 mod exec;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod inspection;
 mod kernel;
 mod proxy;

@@ -82,9 +82,8 @@ impl ScriptedFiles for DockerSandbox {
 
     async fn entries(&self, path: &Path, target: &str) -> Result<Vec<DirEntry>, SandboxError> {
         let listed = run(self, "list", path, LIST, &[target]).await?;
-        let entries = listed.split_terminator('\0').map(to_entry);
-        let entries: Option<Vec<DirEntry>> = entries.collect();
-        entries.ok_or_else(|| SandboxError::file("list", path, io::ErrorKind::InvalidData.into()))
+        parse_entries(&listed)
+            .ok_or_else(|| SandboxError::file("list", path, io::ErrorKind::InvalidData.into()))
     }
 }
 
@@ -124,18 +123,52 @@ async fn copy(mut source: impl AsyncRead + Unpin, to: &mut (impl AsyncWrite + Un
     }
 }
 
-/// An entry as the script prints it.
+/// The entries as the script prints them.
+pub(super) fn parse_entries(printed: &str) -> Option<Vec<DirEntry>> {
+    printed.split_terminator('\0').map(to_entry).collect()
+}
+
+/// An entry as the script prints it. The sandbox may have replaced the programs of the script, so the name is checked: it
+/// must be that of an entry.
 fn to_entry(text: &str) -> Option<DirEntry> {
     let (numbers, name) = text.split_once('\n')?;
     let mut numbers = numbers.split(' ');
     let mode = u32::from_str_radix(numbers.next()?, 16).ok()?;
     let size = numbers.next()?.parse().ok()?;
     let seconds = numbers.next()?.parse().ok()?;
+    let name = name.strip_prefix("./").unwrap_or(name);
+    if matches!(name, "" | "." | "..") || name.contains('/') {
+        return None;
+    }
     Some(DirEntry {
-        name: name.strip_prefix("./").unwrap_or(name).to_owned(),
+        name: name.to_owned(),
         is_dir: mode & TYPE == DIRECTORY,
         size,
         mode: mode & PERMISSIONS,
         mod_time: Timestamp::from_second(seconds).ok()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[test]
+    fn entries_are_parsed() {
+        let entries = parse_entries("41ed 4096 1700000000\n./a\0").unwrap();
+        assert_eq!((entries[0].name.as_str(), entries[0].is_dir), ("a", true));
+        let entries = parse_entries("81a4 7 1700000000\na\nb\081a4 8 -1\n./.c\0").unwrap();
+        let found: Vec<(&str, u64)> = entries.iter().map(|entry| (&*entry.name, entry.size)).collect();
+        assert_eq!(found, [("a\nb", 7), (".c", 8)]);
+        assert_eq!(entries[0].mode, 0o644);
+    }
+
+    #[rstest]
+    fn a_name_that_is_not_of_an_entry_is_an_error(
+        #[values("", ".", "..", "./", "./..", "../a", "a/b", "/a")] name: &str,
+    ) {
+        assert_eq!(parse_entries(&format!("81a4 7 0\n{name}\0")), None);
+    }
 }

@@ -151,10 +151,7 @@ async fn fetch<S: ScriptedFiles>(
 ) -> Result<u32, SandboxError> {
     let target = resolve(files.files_root(), path)?;
     let stat = run(files, operation, path, STAT, &[&target]).await?;
-    let (length, mode) = stat
-        .trim()
-        .split_once(' ')
-        .and_then(|(length, mode)| Some((length.parse().ok()?, u32::from_str_radix(mode, 8).ok()?)))
+    let (length, mode) = parse_stat(&stat)
         .ok_or_else(|| SandboxError::file(operation, path, io::ErrorKind::InvalidData.into()))?;
     within(limit, length, path)?;
     let mut content = files.open_file(&target).await?;
@@ -170,6 +167,12 @@ async fn fetch<S: ScriptedFiles>(
         return Err(SandboxError::file(operation, path, ended));
     }
     Ok(mode)
+}
+
+/// The length and the permission bits of a file, as the script prints them.
+pub(super) fn parse_stat(printed: &str) -> Option<(u64, u32)> {
+    let (length, mode) = printed.trim().split_once(' ')?;
+    Some((length.parse().ok()?, u32::from_str_radix(mode, 8).ok()?))
 }
 
 async fn change<S: ScriptedFiles>(

@@ -68,6 +68,14 @@ impl MessageRouter {
 
     /// Opens a call under a new id.
     pub(super) fn open_call(&self) -> Result<(u32, UnboundedReceiver<GuestReply>), SessionError> {
+        self.open_call_within(WINDOW)
+    }
+
+    /// Opens a call whose streams begin with a window of this many bytes.
+    pub(super) fn open_call_within(
+        &self,
+        window: usize,
+    ) -> Result<(u32, UnboundedReceiver<GuestReply>), SessionError> {
         let mut state = self.state();
         if let Some(reason) = &state.closed {
             return Err(reason.clone());
@@ -78,8 +86,8 @@ impl MessageRouter {
         let (sender, replies) = unbounded_channel();
         let call = OpenCall {
             replies: sender,
-            stdout_window: WINDOW,
-            stderr_window: WINDOW,
+            stdout_window: window,
+            stderr_window: window,
         };
         state.calls.insert(id, call);
         Ok((id, replies))

@@ -137,7 +137,8 @@ impl Search<'_> {
         if self.old.is_empty() {
             return Err(PatchError::new(format!(
                 "hunk {number} (`{header}`) has no line of the file to find its place by: \
-                 give it at least one line of context"
+                 give it at least one line of context",
+                header = shown(header.as_bytes())
             )));
         }
         let start = self.hunk.start.unwrap_or(1).saturating_sub(1);

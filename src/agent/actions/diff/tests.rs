@@ -191,6 +191,13 @@ fn lines_are_not_added_without_context() {
     assert_eq!(applied("", "@@ -0,0 +1 @@\n+b\n"), "b\n");
 }
 
+#[test]
+fn a_long_hunk_header_is_cut_in_messages() {
+    let diff = format!("@@ -1,0 +2 @@ {}\n+b\n", "x".repeat(10_000));
+    let error = not_applied("a\n", &diff);
+    assert!(error.chars().count() < 400, "{error}");
+}
+
 #[rstest]
 #[case("", "the diff changes nothing")]
 #[case("--- a/x\n+++ b/x\n", "the diff changes nothing")]

@@ -6,6 +6,7 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::*;
+use crate::gateway::tls::fuzz::seen_by_a_server;
 
 fn parse(bytes: &[u8]) -> Result<Option<HostName>, HelloError> {
     HelloReader::default().read(bytes)
@@ -150,18 +151,10 @@ fn a_hello_of_more_than_16_kib_is_refused() {
     );
 }
 
-/// The name that a real server takes from a hello, if it takes the hello.
-fn seen_by_a_server(bytes: &[u8]) -> Option<String> {
-    let mut acceptor = rustls::server::Acceptor::default();
-    acceptor.read_tls(&mut &bytes[..]).ok()?;
-    let accepted = acceptor.accept().ok().flatten()?;
-    accepted.client_hello().server_name().map(str::to_ascii_lowercase)
-}
-
 #[test]
 fn a_hello_names_the_host_that_a_server_sees() {
     let seen = seen_by_a_server(&real_hello("www.example.org"));
-    assert_eq!(seen.as_deref(), Some("www.example.org"));
+    assert_eq!(seen, Some(Some("www.example.org".to_owned())));
 }
 
 proptest! {
@@ -183,7 +176,7 @@ proptest! {
             bytes[at] = to;
         }
         if let (Ok(Some(name)), Some(seen)) = (parse(&bytes), seen_by_a_server(&bytes)) {
-            prop_assert_eq!(name.as_str(), seen);
+            prop_assert_eq!(Some(name.as_str()), seen.as_deref());
         }
     }
 
