@@ -88,9 +88,11 @@ impl Repository {
     pub(super) async fn import(&self, import: FastImport<'_>) -> Result<ObjectId, ScmError> {
         // Each process has its own file for the id of the commit, so that two processes cannot confuse their commits. It is
         // not in the user's repository, where a killed process would leave it behind.
-        let parent = self.scratch.clone().unwrap_or_else(std::env::temp_dir);
-        let dir = tempfile::tempdir_in(&parent)
-            .map_err(ScmError::file("create a temporary directory in", &parent))?;
+        let dir = match &self.scratch {
+            Some(parent) => tempfile::tempdir_in(parent)
+                .map_err(ScmError::file("create a temporary directory in", parent)),
+            None => tempfile::tempdir().map_err(ScmError::file("create", Path::new("temporary directory"))),
+        }?;
         let marks = dir.path().join("commit");
         let command = import.finish_silently(self.git.command(FAST_IMPORT), self.format, &marks);
         self.git.run(&command).await?;
