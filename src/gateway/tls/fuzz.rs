@@ -20,17 +20,27 @@ pub(in crate::gateway) fn hello(bytes: &[u8]) {
         // What is complete for a server is complete for us. We refuse more, also each hello without a name.
         assert_ne!(whole, Ok(None), "a server sees {seen:?}");
         if let Ok(Some(name)) = whole {
-            assert_eq!(Some(name.as_str()), seen.as_deref());
+            assert_eq!(Some(name.as_str()), seen.server_name.as_deref());
         }
     }
 }
 
-/// The server name that rustls reads, in lower case, if the hello has one; `None` if it refuses the hello or needs more bytes.
-pub(super) fn seen_by_a_server(mut bytes: &[u8]) -> Option<Option<String>> {
+/// What a server reads in a hello that it accepts.
+#[derive(Debug)]
+pub(super) struct AcceptedHello {
+    /// In lower case. A hello need not have one.
+    pub(super) server_name: Option<String>,
+}
+
+/// Reads a hello as rustls does; `None` if it refuses the hello or needs more bytes.
+pub(super) fn seen_by_a_server(mut bytes: &[u8]) -> Option<AcceptedHello> {
     let mut acceptor = Acceptor::default();
     while acceptor.read_tls(&mut bytes).ok()? > 0 {
         if let Some(accepted) = acceptor.accept().ok()? {
-            return Some(accepted.client_hello().server_name().map(str::to_ascii_lowercase));
+            let hello = accepted.client_hello();
+            return Some(AcceptedHello {
+                server_name: hello.server_name().map(str::to_ascii_lowercase),
+            });
         }
     }
     None

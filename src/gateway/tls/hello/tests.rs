@@ -153,8 +153,8 @@ fn a_hello_of_more_than_16_kib_is_refused() {
 
 #[test]
 fn a_hello_names_the_host_that_a_server_sees() {
-    let seen = seen_by_a_server(&real_hello("www.example.org"));
-    assert_eq!(seen, Some(Some("www.example.org".to_owned())));
+    let seen = seen_by_a_server(&real_hello("www.example.org")).unwrap();
+    assert_eq!(seen.server_name.as_deref(), Some("www.example.org"));
 }
 
 proptest! {
@@ -176,7 +176,7 @@ proptest! {
             bytes[at] = to;
         }
         if let (Ok(Some(name)), Some(seen)) = (parse(&bytes), seen_by_a_server(&bytes)) {
-            prop_assert_eq!(Some(name.as_str()), seen.as_deref());
+            prop_assert_eq!(Some(name.as_str()), seen.server_name.as_deref());
         }
     }
 
