@@ -320,7 +320,13 @@ mod tests {
         let refused = progress.wait(wait, "busy".to_owned()).await;
         assert_paused(refused, "max_rate_limit_wait_minutes");
         let events = run.events();
-        assert!(matches!(&events[..], [EventKind::Waiting { .. }]), "{events:?}");
+        let expected = |events: &[EventKind]| {
+            matches!(
+                events,
+                [EventKind::Waiting { .. }, EventKind::StepStarted { what }] if what == "waiting for the model"
+            )
+        };
+        assert!(expected(&events), "{events:?}");
     }
 
     #[tokio::test]
