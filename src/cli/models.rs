@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::assembly::agents::agent_of_profile;
 use crate::assembly::litellm_config::litellm_config;
 use crate::assembly::routes::uncallable;
 use crate::assembly::{ModelOverview, PriceOrigin};
@@ -56,9 +57,11 @@ pub(super) fn models(context: &Context, args: &ModelsArgs) -> CliResult {
     let lines: Vec<String> = rows.iter().map(describe).collect();
     context.ui.report(args.json, &rows, lines.join("\n"))?;
     let profile = &config.settings.default_profile;
+    let agent = agent_of_profile(&config, profile);
     context.ui.next(match uncallable(&config, profile) {
         Some(missing) => format!("{}; {}", missing.why, missing.next_step),
-        None => format!("`ralph run` starts with the profile `{profile}`"),
+        None if agent.is_built_in => format!("`ralph run` starts with the profile `{profile}`"),
+        None => format!("`ralph doctor env` shows whether `{}` can log in", agent.name),
     });
     Ok(CliExit::Success)
 }

@@ -107,6 +107,27 @@ pub(super) async fn overview(client: &ApiClient, run: &str) -> Result<Response, 
         .respond()
 }
 
+/// What the log can be narrowed to, with the kinds of events of each. Every kind is in one.
+const LOG_GROUPS: [(&str, &str); 7] = [
+    ("", "everything"),
+    (
+        "run_started,run_resumed,preflight,iteration_started,step_started,model_answered,iteration_ended,pull_request,\
+         run_ended",
+        "iterations",
+    ),
+    ("action,action_started", "actions"),
+    ("output,transcript", "output"),
+    (
+        "checked,ticked,not_ticked,evidence_started,evidence_ended,ci_failed",
+        "evidence",
+    ),
+    (
+        "warning,waiting,budget_warning,ladder,loop_scored,diagnosed",
+        "warnings",
+    ),
+    ("intervened", "people"),
+];
+
 /// What a person looks for in the log.
 #[derive(Deserialize)]
 struct LogQuery {
@@ -122,6 +143,7 @@ pub(super) async fn log(client: &ApiClient, run: &str, query: &str) -> Result<Re
     run_page(client, run, "log.html", "Log")
         .await?
         .with("log", log)
+        .with("groups", LOG_GROUPS)
         .with("kinds", kinds.unwrap_or_default())
         .with("search", search.unwrap_or_default())
         .respond()
@@ -336,4 +358,29 @@ pub(super) async fn sandbox(client: &ApiClient, run: &str) -> Result<Response, P
         .with("problems", problems)
         .with("outputs", outputs)
         .respond()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::event::EventKind;
+
+    #[test]
+    fn the_groups_of_the_log_have_every_kind_of_event_once() {
+        let schema = serde_json::to_value(schemars::schema_for!(EventKind)).unwrap();
+        let variants = schema["oneOf"].as_array().unwrap();
+        let kinds: BTreeSet<&str> = variants
+            .iter()
+            .map(|variant| variant["properties"]["event"]["const"].as_str().unwrap())
+            .collect();
+        assert!(kinds.contains("step_started"), "{kinds:?}");
+        let grouped: Vec<&str> = LOG_GROUPS[1..]
+            .iter()
+            .flat_map(|(kinds, _)| kinds.split(','))
+            .collect();
+        assert_eq!(grouped.len(), kinds.len());
+        assert_eq!(grouped.into_iter().collect::<BTreeSet<_>>(), kinds);
+    }
 }

@@ -140,7 +140,8 @@ fn a_live_run_is_shown_with_its_process() {
 #[test]
 fn a_pause_waits_for_the_iteration_and_a_resume_finishes() {
     let held = Held::start();
-    held.ask(&["pause"]);
+    let next = format!("next: `ralph resume {}` continues it", held.place.run_id());
+    held.place.run(&["pause"]).expect(0, &[&next]);
     held.let_go();
     held.live
         .wait()
@@ -173,7 +174,8 @@ fn a_rotation_ends_the_iteration_early_and_keeps_its_work() {
 fn a_stop_ends_at_once_and_leaves_no_process(#[case] signals: &[&str]) {
     let held = Held::start();
     if signals.is_empty() {
-        held.ask(&["stop"]);
+        let next = format!("next: `ralph resume {}` continues it", held.place.run_id());
+        held.place.run(&["stop"]).expect(0, &[&next]);
     }
     for name in signals {
         held.live.signal(name);
@@ -249,7 +251,14 @@ fn a_run_that_broke_says_why_and_can_be_resumed() {
     let reason = status["reason"].as_str().unwrap();
     assert!(reason.contains("state.lock"), "{reason}");
     let id = place.run_id();
-    let shown = place.run(&["status", &id]).stdout;
+    let shown = place.run(&["status", &id]);
+    shown.expect(
+        0,
+        &[&format!(
+            "next: `ralph logs {id}` shows why it failed; `ralph resume {id}`"
+        )],
+    );
+    let shown = shown.stdout;
     assert!(shown.contains("broken") && shown.contains(reason), "{shown}");
     place.run(&["resume"]).expect(1, &["broken: ", "state.lock"]);
     fs::remove_file(refs.join(&id).join("state.lock")).unwrap();

@@ -91,6 +91,7 @@ fn suggest_makes_an_allowlist_of_what_a_run_reached() {
         "[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n  \"github.com\", # reached 2x\n  \"db.example:5432\", # reached 1x\n  # \"POST docs.example/x\", # blocked 1x\n  # \"evil.example\", # blocked 1x\n]\n\
          # blocked seen.example 1x: to allow, add \"seen.example\" to sandbox.network.inspect: a policy line depends on the request, which is encrypted\n"
     );
+    ended.expect(0, &["next: put these lines into `ralph.toml`"]);
 }
 
 #[test]
