@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::json;
@@ -31,8 +31,9 @@ struct LoggedRun {
 pub(crate) async fn measure() -> Fallible<Vec<Curve>> {
     let place = Place::new();
     place.run_script(&script([whole_task()])).expect(0, &[]);
-    let events = new_run(&place, "rscaleevents", 1)?;
-    let log = new_run(&place, "rscalelog", 2)?;
+    let example = place.run_dir();
+    let events = new_run(&example, "rscaleevents", 1)?;
+    let log = new_run(&example, "rscalelog", 2)?;
     let service = ManyRuns::over(place)?;
     let client = reqwest::Client::new();
     let mut curves = of_events(&service, &client, &events).await?;
@@ -40,10 +41,9 @@ pub(crate) async fn measure() -> Fallible<Vec<Curve>> {
     Ok(curves)
 }
 
-fn new_run(place: &Place, id: &str, number: usize) -> Fallible<LoggedRun> {
-    let example = place.run_dir();
+fn new_run(example: &Path, id: &str, number: usize) -> Fallible<LoggedRun> {
     let dir = example.parent().ok_or("the run has no parent")?.join(id);
-    copy_run(&example, &dir, number)?;
+    copy_run(example, &dir, number)?;
     Ok(LoggedRun {
         id: id.to_owned(),
         log: dir.join("events.jsonl"),
