@@ -33,7 +33,7 @@ const MARK_FILE: &str = "
 const MIRRORED: &str = "SELECT mirrored FROM event_files WHERE run = $1 AND file = $2";
 
 const LIST: &str = "
-    SELECT epoch, number, event FROM events WHERE run = $1 AND (epoch > $2 OR (epoch = $2 AND number > $3))
+    SELECT epoch, number, event FROM events WHERE run = $1 AND (epoch, number) > ($2, $3)
     ORDER BY epoch, number LIMIT $4";
 
 impl Store {
