@@ -327,7 +327,7 @@ pub struct BudgetSettings {
     /// Iterations.
     #[serde(deserialize_with = "read::budget_count")]
     pub max_iterations: NonZeroU32,
-    /// Time from start to end.
+    /// Working time, without waiting for rate limits and without time in which nothing ran.
     #[serde(rename = "max_wall_time_minutes", deserialize_with = "read::minutes")]
     #[schemars(with = "NonZeroU32")]
     pub max_wall_time: Duration,
