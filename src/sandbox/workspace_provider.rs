@@ -269,12 +269,15 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
         dir.remove().await
     }
 
-    /// Removes sandboxes of this data directory whose owner process was killed. A process that exits normally stops its
-    /// own sandbox.
+    /// Removes sandboxes of this data directory whose owner process was killed, and what an engine kept that failed while a
+    /// sandbox was created or removed. A process that exits normally stops its own sandbox.
     async fn sweep(&self) -> Result<(), SandboxError> {
         for found in self.census().await? {
-            let instance = found.instance.as_ref();
-            if !found.listing.is_own || !instance.is_some_and(|instance| instance.needs_sweep) {
+            let Some(instance) = found.instance.as_ref().filter(|_| found.listing.is_own) else {
+                continue;
+            };
+            let is_left = found.listing.standing == SandboxOwnership::WorkspaceGone;
+            if !instance.needs_sweep && !is_left {
                 continue;
             }
             // The orphan of another user can only be removed by that user.

@@ -85,6 +85,11 @@ impl Daemon {
     /// Stops it, and all its containers with it, and starts it again.
     pub fn restart(&mut self) {
         self.stop();
+        self.start_again();
+    }
+
+    /// Starts it again after a stop.
+    pub fn start_again(&mut self) {
         let dockerd = skip::program("dockerd").unwrap();
         self.process = start(&dockerd, self.dir.path(), self.users, &self.options);
         eventually("the engine answers again", || self.answers());
@@ -125,7 +130,8 @@ impl Daemon {
         asked.unwrap().success()
     }
 
-    fn stop(&mut self) {
+    /// Stops it, and all its containers with it.
+    pub fn stop(&mut self) {
         let pid = self.process.id().to_string();
         let _ = Command::new("kill").args(["-s", "TERM", &pid]).status();
         let _ = self.process.wait();

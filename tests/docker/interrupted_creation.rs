@@ -5,16 +5,21 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use ralph::engine::Engine;
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::docker_test::sandbox_dirs;
+use crate::daemon::Daemon;
+use crate::docker_test::{DockerTest, sandbox_dirs};
 use crate::elsewhere::Elsewhere;
 use crate::need;
 use crate::sealed::{Sealed, holder, is_there};
 use crate::site::{LEFT_BEHIND, Site};
 use crate::steps;
+use crate::support::base;
+use crate::support::engine::{self, docker};
 use crate::support::ralph::{doing, finish, in_place_of, run, script, whole_task};
 
 /// What tells ralph in a process of this test's from the test itself: the step to end at, and the arguments.
@@ -124,6 +129,37 @@ async fn a_holder_killed_after_any_step_leaves_no_sandbox_that_is_open() {
         assert_eq!(sandbox_dirs(sealed.room.dir.path()), 0, "{last}");
     }
     assert_eq!(sealed.stand_in.asked(), 0);
+}
+
+/// The process that creates the sandbox goes on and creates no other one: nothing later would remove what is left.
+#[tokio::test]
+async fn an_engine_that_restarts_after_a_step_keeps_nothing_of_the_sandbox() {
+    let daemon = Arc::new(Mutex::new(need!(Daemon::new().await)));
+    let engine = daemon.lock().unwrap().engine().await;
+    for last in ["holder-created", "gateway-opened", "sandbox-created"] {
+        let dir = tempfile::TempDir::new().unwrap();
+        let mut options = engine::options(dir.path());
+        let host = daemon.lock().unwrap().host();
+        options.engine.env.insert("DOCKER_HOST".to_owned(), host);
+        let room = DockerTest::on(engine.clone(), options, base::NAME.to_owned(), dir);
+        let stopped = daemon.clone();
+        let listening = steps::on_this_thread(move |step| {
+            if step == last {
+                stopped.lock().unwrap().stop();
+                let stopped = stopped.clone();
+                thread::spawn(move || {
+                    thread::sleep(Duration::from_secs(2));
+                    stopped.lock().unwrap().start_again();
+                });
+            }
+        });
+        let created = room.provider.create(&room.spec).await;
+        drop(listening);
+        assert!(created.is_err(), "{last}");
+        let left = docker(&engine, &["ps", "--all", "--format", "{{.Names}} {{.Status}}"]);
+        assert_eq!(left, "", "{last}");
+        assert_eq!(sandbox_dirs(room.dir.path()), 0, "{last}");
+    }
 }
 
 /// The same command, which is killed after this step.

@@ -85,6 +85,20 @@ async fn a_sandbox_whose_workspace_is_gone_is_an_orphan() {
     assert!(!room.has(sandbox.id()).await);
 }
 
+/// An engine that failed while the sandbox was removed may have kept its containers, and their owner still works.
+#[tokio::test]
+async fn what_an_engine_kept_of_a_removed_sandbox_is_swept_by_the_next_one() {
+    let _held = LEFT_BEHIND.lock().await;
+    let room = need!(DockerTest::new().await);
+    let left = room.create().await;
+    left.stop().await.unwrap();
+    fs::remove_dir_all(room.dir.path().join("sandboxes").join(left.id())).unwrap();
+    // Its name is free again.
+    let next = room.create_another().await;
+    assert_eq!(next.id(), left.id());
+    next.close().await.unwrap();
+}
+
 /// Two hosts with one name and the same paths, which share an engine: neither sees the data directory of the other.
 #[tokio::test]
 async fn a_host_of_the_same_name_does_not_remove_the_sandboxes_of_another() {

@@ -286,6 +286,27 @@ impl EngineHost {
         let found = found.map_err(|error| engine_failed_for(&dir.name(), error))?;
         Ok(found.filter(|container| dir_of(container).as_ref() == Some(dir)))
     }
+
+    /// Removes the containers of this directory; with a record, only those of its owner, because a host that shares the engine may
+    /// have a sandbox of the same path.
+    pub(super) async fn remove_containers(
+        &self,
+        dir: &SandboxDir,
+        record: Option<&SandboxRecord>,
+    ) -> Result<(), SandboxError> {
+        let owner = record.map(|record| record.owner.to_json());
+        for name in [dir.name(), holder::name(&dir.name())] {
+            let found = self.container_of(dir, &name).await?;
+            let is_of_owner = |container: &Container| {
+                owner.is_none() || container.labels.get(label::OWNER) == owner.as_ref()
+            };
+            if let Some(container) = found.filter(is_of_owner) {
+                let removed = self.engine.remove_container(&container.id).await;
+                removed.map_err(|error| engine_failed_for(&dir.name(), error))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -398,14 +419,7 @@ impl WorkspaceBackend for DockerBackend {
     }
 
     async fn remove_at(&self, dir: &SandboxDir) -> Result<(), SandboxError> {
-        let host = self.host().await?;
-        for name in [dir.name(), holder::name(&dir.name())] {
-            if let Some(container) = host.container_of(dir, &name).await? {
-                let removed = host.engine.remove_container(&container.id).await;
-                removed.map_err(|error| engine_failed_for(&dir.name(), error))?;
-            }
-        }
-        Ok(())
+        self.host().await?.remove_containers(dir, None).await
     }
 
     async fn remove(&self, instance: &Instance) -> Result<(), SandboxError> {

@@ -1,6 +1,9 @@
 //! Creates the containers of a sandbox.
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
 
 use super::super::error::warn_not_removed;
 use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
@@ -12,6 +15,11 @@ use super::sandbox::DockerSandbox;
 use super::seal::{SealError, holder, report_step};
 use super::workspace::{self, WorkspacePlace};
 use crate::engine::{ContainerNetwork, EngineError, LimitKind};
+
+/// How long a failed creation waits for an engine that restarts, to remove what it created.
+const ENGINE_RESTART: Duration = Duration::from_secs(30);
+/// The pause between two attempts meanwhile.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Creates and starts a sandbox, and verifies that its network is sealed. `None` if the engine has a container with the
 /// same name already. Removes all containers again if anything fails.
@@ -25,12 +33,9 @@ pub(super) async fn create(
         return Err(workspace::unseen_mount(&host.engine, &mount.source));
     }
     refuse_ignored_limits(host, spec)?;
-    let mut containers = Vec::new();
-    let created = create_containers(host, dir, spec, record, &mut containers).await;
+    let created = create_containers(host, dir, spec, record).await;
     if created.is_err() {
-        for container in containers.iter().rev() {
-            warn_not_removed(&dir.name(), host.engine.remove_container(container).await);
-        }
+        warn_not_removed(&dir.name(), remove_created(host, dir, record).await);
     }
     match created {
         Err(error) if matches!(error.cause(), Some(EngineError::Conflict { .. })) => Ok(None),
@@ -38,13 +43,33 @@ pub(super) async fn create(
     }
 }
 
-/// Adds the id of every container it creates to `created`.
+/// Removes the containers that were created with this record. An engine that restarts keeps them, also one whose creation it did
+/// not confirm, and this process may not create another sandbox for a long time.
+async fn remove_created(
+    host: &EngineHost,
+    dir: &SandboxDir,
+    record: &SandboxRecord,
+) -> Result<(), SandboxError> {
+    let started = Instant::now();
+    loop {
+        match host.remove_containers(dir, Some(record)).await {
+            Err(error) if is_unreachable(&error) && started.elapsed() < ENGINE_RESTART => {
+                sleep(RETRY_PAUSE).await
+            }
+            removed => return removed,
+        }
+    }
+}
+
+fn is_unreachable(error: &SandboxError) -> bool {
+    error.kind() == SandboxErrorKind::Unreachable
+}
+
 async fn create_containers(
     host: &EngineHost,
     dir: &SandboxDir,
     spec: &SandboxSpec,
     record: &SandboxRecord,
-    created: &mut Vec<String>,
 ) -> Result<DockerSandbox, SandboxError> {
     let name = dir.name();
     let failed = |error: EngineError| engine_failed_for(&name, error);
@@ -63,7 +88,6 @@ async fn create_containers(
             labels.insert(label::ROLE.to_owned(), label::HOLDER.to_owned());
             let holder = holder::container(&name, holder_image, &dir.holder_dir(), labels, transport);
             let holder = host.engine.create_container(&holder).await.map_err(failed)?;
-            created.push(holder.clone());
             report_step("holder-created", &holder);
             let link = host.holder(dir, holder.clone(), transport);
             let seal = host.seal(dir, spec, &image, plan, link).await;
@@ -90,7 +114,6 @@ async fn create_containers(
     };
     let (container, sealed) = tokio::join!(host.engine.create_container(&container), sealed);
     let container = container.map_err(failed)?;
-    created.push(container.clone());
     if let Some(seal) = &seal {
         report_step("sandbox-created", seal.holder());
     }
