@@ -75,9 +75,34 @@ async fn next_of(signal: Option<&mut Signal>) -> Option<()> {
     signal?.recv().await
 }
 
-/// Whether this process was started with SIGHUP ignored. A child process inherits that, and shows it on every system.
+/// Whether this process was started with SIGHUP ignored. Linux says so; a child process inherits it, and shows it on every system.
 async fn ignores_hangup(host: &Host) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if let Some(ignored) = ignored_signals(&status) {
+        return ignored & HANGUP != 0;
+    }
     let probe = Command::shell("kill -s HUP $$");
     let exit = host.run(&probe, &mut Discard).await;
     exit.is_ok_and(|exit| exit.success())
+}
+
+/// SIGHUP in a set of signals, in which signal 1 is the lowest bit.
+const HANGUP: u64 = 1;
+
+/// The set of signals that a process ignores, from its status file.
+fn ignored_signals(status: &str) -> Option<u64> {
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(set.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_a_process_names_the_signals_that_it_ignores() {
+        let status = "Name:\tralph\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
+        assert_eq!(ignored_signals(status), Some(0x1001));
+        assert_eq!(ignored_signals("Name:\tralph\n"), None);
+    }
 }

@@ -94,13 +94,9 @@ impl Engine {
     /// Asks the engine for its properties.
     pub async fn info(&self) -> Result<EngineInfo, EngineError> {
         let failed = |error| EngineError::from_api("the engine itself", error);
-        let (version, info) = tokio::join!(self.docker.version(), self.docker.info());
+        let info = self.docker.info().await.map_err(failed)?;
         let is_rootless_podman = self.kind == EngineKind::Podman && self.is_rootless_podman().await?;
-        Ok(read(
-            version.map_err(failed)?,
-            &info.map_err(failed)?,
-            is_rootless_podman,
-        ))
+        Ok(read(self.version.clone(), &info, is_rootless_podman))
     }
 
     /// Podman says in a field of its own whether it runs as an ordinary user; newer versions also say it as Docker does.

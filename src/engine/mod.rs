@@ -26,6 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bollard::models::SystemVersion;
 use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 
 pub use crate::digest::Digest;
@@ -62,7 +63,7 @@ pub struct Engine {
     environment: EngineEnvironment,
     host: Host,
     kind: EngineKind,
-    arch: String,
+    version: SystemVersion,
     /// Leads to an engine that is reached by SSH.
     tunnel: Option<Arc<SshTunnel>>,
 }
@@ -100,10 +101,10 @@ impl Engine {
     /// The CPU architecture of its containers: `amd64`, `arm64`.
     #[must_use]
     pub fn arch(&self) -> &str {
-        &self.arch
+        self.version.arch.as_deref().unwrap_or_default()
     }
 
-    /// Asks for the version only once, because that takes longer than inspecting an image.
+    /// Asks for the version only once: an engine starts programs to answer that, which takes longer than inspecting an image.
     async fn connect_to(
         endpoint: &EngineEndpoint,
         environment: &EngineEnvironment,
@@ -129,7 +130,7 @@ impl Engine {
             environment: environment.clone(),
             host: host.clone(),
             kind: info::kind(&version),
-            arch: version.arch.unwrap_or_default(),
+            version,
         })
     }
 
