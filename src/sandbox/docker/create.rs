@@ -54,7 +54,7 @@ async fn remove_created(
     loop {
         match host.remove_containers(dir, Some(record)).await {
             Err(error) if is_unreachable(&error) && started.elapsed() < ENGINE_RESTART => {
-                sleep(RETRY_PAUSE).await
+                sleep(RETRY_PAUSE).await;
             }
             removed => return removed,
         }
