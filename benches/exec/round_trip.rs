@@ -53,7 +53,7 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
         figure("exec-cli", MEDIAN, &ours, Some(cli), Target::Ratio(0.02)),
         figure("exec-api", MEDIAN, &ours, Some(api), Target::Ratio(0.033)),
         figure("exec-median", MEDIAN, &ours, None, Target::Most(1.5)),
-        figure("exec-p95", P95, &ours, None, Target::Most(3.0)),
+        figure("exec-p95", P95, &ours, None, Target::Most(1.5)),
         figure("exec-reused", MEDIAN, &after_a_pause, None, Target::Most(5.0)),
     ])
 }

@@ -42,7 +42,7 @@ async fn take_turns(stage: &Stage) -> Fallible<Vec<Figure>> {
     };
     let peer = PeerSamples::new("docker run", &docker_run);
     Ok(vec![
-        figure("sealed-first", MEDIAN, Some(peer), Target::Ratio(2.0)),
+        figure("sealed-first", MEDIAN, Some(peer), Target::Ratio(1.0)),
         figure("sealed-first-p95", P95, None, Target::Most(900.0)),
     ])
 }

@@ -32,7 +32,7 @@ pub(crate) async fn small(stage: &Stage) -> Fallible<Vec<Figure>> {
     };
     let peer = PeerSamples::new("two docker builds", &peer);
     Ok(vec![
-        figure("no-op-small", None, Target::Most(20.0)),
+        figure("no-op-small", None, Target::Most(10.0)),
         figure("no-op-small-to-docker", Some(peer), Target::Ratio(0.2)),
     ])
 }
@@ -81,7 +81,7 @@ pub(crate) async fn flake(stage: &Stage) -> Fallible<Vec<Figure>> {
         at: MEDIAN,
         ours,
         peer: Some(PeerSamples::new("nix build", &peer)),
-        target: Target::Most(20.0),
+        target: Target::Most(10.0),
     }])
 }
 

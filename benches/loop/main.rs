@@ -14,6 +14,7 @@ mod young;
 
 use std::error::Error;
 
+use figure::quick;
 use figure::results::{Results, Tool};
 use stage::Stage;
 
@@ -53,6 +54,10 @@ async fn measure() -> Fallible<()> {
     }
     if wanted("iteration") {
         results.report(overhead::measure(&stage, &large).await?)?;
+    }
+    // It takes minutes to write that many files.
+    if wanted("huge") && !quick::is_quick() {
+        results.report(vec![overhead::measure_huge(&stage).await?])?;
     }
     Ok(())
 }

@@ -28,6 +28,9 @@ use super::Fallible;
 
 /// The number of files in a large repository.
 pub(crate) const LARGE: u64 = 50_000;
+/// The number of files in a huge one.
+#[allow(dead_code, reason = "other benchmarks use this module too")]
+pub(crate) const HUGE: u64 = 500_000;
 /// What every answer is said to use.
 pub(crate) const TOKENS: Tokens = Tokens {
     input: 100,
