@@ -121,8 +121,10 @@ impl Peers {
     fn keep(&self, command: Command) {
         let host = self.host.clone();
         let running = async move {
-            let ended = host.run(&command, &mut Discard).await;
-            println!("`{command}` ended: {ended:?}");
+            match host.run(&command, &mut Discard).await {
+                Ok(exit) => println!("`{command}` ended with {}: {}", exit.status, exit.stderr.text()),
+                Err(error) => println!("`{command}`: {error}"),
+            }
         };
         let mut processes = self
             .processes

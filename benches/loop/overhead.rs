@@ -176,9 +176,10 @@ struct Peer {
 
 impl Peer {
     async fn clone(stage: &Stage, repository: &Path) -> Fallible<Self> {
+        let name = repository.file_name().unwrap_or_default().to_string_lossy();
         Ok(Self {
             stage: stage.clone(),
-            clone: stage.clone_of(repository, "peer").await?,
+            clone: stage.clone_of(repository, &format!("peer-of-{name}")).await?,
         })
     }
 

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use ralph::sandbox::Provider;
 use ralph::sandbox::daytona::DaytonaProvider;
 use serde_json::Value;
+use support::daytona::KEY;
 
 use super::Fallible;
 use super::figure::{Figure, MEDIAN, Samples, Target, quick};
 use super::serve::Served;
-use super::support::daytona::KEY;
 
 const ROUNDS: usize = 2000;
 const PORT: u16 = 8080;

@@ -9,7 +9,6 @@ mod crowd;
 #[allow(dead_code, reason = "the loop needs more of it")]
 mod figure;
 mod serve;
-mod support;
 mod warm;
 
 use std::error::Error;

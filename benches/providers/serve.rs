@@ -6,11 +6,11 @@ use ralph::id::RunId;
 use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::daytona::DaytonaOptions;
 use ralph::secret::Secret;
+use support::daytona::{Daytona, KEY};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::Fallible;
-use super::support::daytona::{Daytona, KEY};
 
 /// The argument that makes a process this.
 pub(crate) const ROLE: &str = "serve-daytona";

@@ -8,11 +8,11 @@ use ralph::id::RunId;
 use ralph::sandbox::docker_sandbox;
 use ralph::sandbox::tart::{self, TartOptions};
 use ralph::sandbox::{Provider, SandboxSpec};
+use support::vms::Site;
+use support::{base, engine};
 
 use super::Fallible;
 use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
-use super::support::vms::Site;
-use super::support::{base, engine};
 
 /// How often the program is called, and the session used between two calls.
 const ROUNDS: usize = 30;
@@ -21,6 +21,8 @@ const PER_ROUND: usize = 10;
 pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(&["tart"], &image);
+    // Its guest runs on Linux alone.
+    site.put("os", "linux");
     let provider = Arc::new(tart::provider(TartOptions {
         vm: site.options(),
         dependencies: String::new(),
@@ -76,8 +78,9 @@ impl Scene {
                 let started = Instant::now();
                 let exit = sandbox.exec(&nothing, &mut Discard).await?;
                 warm.push(started.elapsed());
-                if !exit.success() || !sandbox.notices().is_empty() {
-                    return Err("there is no warm session to measure".into());
+                let notices = sandbox.notices();
+                if !exit.success() || !notices.is_empty() {
+                    return Err(format!("there is no warm session to measure: {}, {notices:?}", exit.status).into());
                 }
             }
             called.push(self.called(&call).await?);
