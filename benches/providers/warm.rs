@@ -21,7 +21,7 @@ const PER_ROUND: usize = 10;
 pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(&["tart"], &image);
-    // Its guest runs on Linux alone.
+    // The guest program of ralph runs only in VMs of Linux.
     site.put("os", "linux");
     let provider = Arc::new(tart::provider(TartOptions {
         vm: site.options(),
@@ -80,7 +80,11 @@ impl Scene {
                 warm.push(started.elapsed());
                 let notices = sandbox.notices();
                 if !exit.success() || !notices.is_empty() {
-                    return Err(format!("there is no warm session to measure: {}, {notices:?}", exit.status).into());
+                    return Err(format!(
+                        "there is no warm session to measure: {}, {notices:?}",
+                        exit.status
+                    )
+                    .into());
                 }
             }
             called.push(self.called(&call).await?);

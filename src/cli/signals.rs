@@ -75,7 +75,8 @@ async fn next_of(signal: Option<&mut Signal>) -> Option<()> {
     signal?.recv().await
 }
 
-/// Whether this process was started with SIGHUP ignored. Linux says so; a child process inherits it, and shows it on every system.
+/// Whether this process was started with SIGHUP ignored. Read from `/proc` on Linux; elsewhere a child process, which inherits it, is
+/// asked.
 async fn ignores_hangup(host: &Host) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if let Some(ignored) = ignored_signals(&status) {

@@ -96,7 +96,7 @@ impl Engine {
         let failed = |error| EngineError::from_api("the engine itself", error);
         let info = self.docker.info().await.map_err(failed)?;
         let is_rootless_podman = self.kind == EngineKind::Podman && self.is_rootless_podman().await?;
-        Ok(read(self.version.clone(), &info, is_rootless_podman))
+        Ok(read(&self.version, &info, is_rootless_podman))
     }
 
     /// Podman says in a field of its own whether it runs as an ordinary user; newer versions also say it as Docker does.
@@ -128,8 +128,8 @@ struct PodmanInfo {
 /// The limits of a container.
 const LIMITS: [LimitKind; 3] = [LimitKind::Memory, LimitKind::Processors, LimitKind::Processes];
 
-fn read(version: SystemVersion, info: &SystemInfo, is_rootless_podman: bool) -> EngineInfo {
-    let kind = kind(&version);
+fn read(version: &SystemVersion, info: &SystemInfo, is_rootless_podman: bool) -> EngineInfo {
+    let kind = kind(version);
     let users = if is_rootless_podman {
         UserMapping::Rootless
     } else {
@@ -137,10 +137,10 @@ fn read(version: SystemVersion, info: &SystemInfo, is_rootless_podman: bool) -> 
     };
     EngineInfo {
         kind,
-        version: version.version.unwrap_or_default(),
+        version: version.version.clone().unwrap_or_default(),
         store: store(info),
-        os: version.os.unwrap_or_default(),
-        arch: version.arch.unwrap_or_default(),
+        os: version.os.clone().unwrap_or_default(),
+        arch: version.arch.clone().unwrap_or_default(),
         cpus: info.ncpu.and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
         users,
         id: match kind {
@@ -271,7 +271,7 @@ mod tests {
         let version = json!({"Version": "1", "Os": "linux", "Arch": "amd64", "Components": components});
         let info = json!({"Driver": "overlay2", "DriverStatus": driver, "ID": "1f"});
         let info = read(
-            serde_json::from_value(version).unwrap(),
+            &serde_json::from_value(version).unwrap(),
             &serde_json::from_value(info).unwrap(),
             false,
         );

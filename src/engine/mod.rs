@@ -63,7 +63,7 @@ pub struct Engine {
     environment: EngineEnvironment,
     host: Host,
     kind: EngineKind,
-    version: SystemVersion,
+    version: Arc<SystemVersion>,
     /// Leads to an engine that is reached by SSH.
     tunnel: Option<Arc<SshTunnel>>,
 }
@@ -104,7 +104,7 @@ impl Engine {
         self.version.arch.as_deref().unwrap_or_default()
     }
 
-    /// Asks for the version only once: an engine starts programs to answer that, which takes longer than inspecting an image.
+    /// Asks for the version only once: Docker starts `runc` and `docker-init` to answer, which takes longer than inspecting an image.
     async fn connect_to(
         endpoint: &EngineEndpoint,
         environment: &EngineEnvironment,
@@ -130,7 +130,7 @@ impl Engine {
             environment: environment.clone(),
             host: host.clone(),
             kind: info::kind(&version),
-            version,
+            version: Arc::new(version),
         })
     }
 

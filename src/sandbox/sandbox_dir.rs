@@ -208,6 +208,11 @@ impl SandboxDir {
         self.finished_file().exists()
     }
 
+    /// The id of the directory that this one is in.
+    pub(super) fn base_id_here(&self) -> Result<Option<String>, SandboxError> {
+        self.dir.parent().map_or(Ok(None), Self::base_id)
+    }
+
     /// Whether the directory does not exist.
     pub(super) fn is_gone(&self) -> bool {
         self.dir

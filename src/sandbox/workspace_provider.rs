@@ -136,6 +136,8 @@ pub(super) struct Instance {
 pub(super) struct FoundSandbox {
     pub(super) listing: SandboxListing,
     pub(super) dir: SandboxDir,
+    /// Whether the directory existed.
+    pub(super) had_dir: bool,
     pub(super) record: Option<SandboxRecord>,
     pub(super) instance: Option<Instance>,
 }
@@ -269,15 +271,15 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
         dir.remove().await
     }
 
-    /// Removes sandboxes of this data directory whose owner process was killed, and what an engine kept that failed while a
-    /// sandbox was created or removed. A process that exits normally stops its own sandbox.
+    /// Removes sandboxes of this data directory whose owner process was killed. A process that exits normally stops its
+    /// own sandbox. Also removes containers whose directory is gone: the engine failed before they could be removed.
     async fn sweep(&self) -> Result<(), SandboxError> {
         for found in self.census().await? {
             let Some(instance) = found.instance.as_ref().filter(|_| found.listing.is_own) else {
                 continue;
             };
-            let is_left = found.listing.standing == SandboxOwnership::WorkspaceGone;
-            if !instance.needs_sweep && !is_left {
+            let has_no_dir = found.listing.standing == SandboxOwnership::WorkspaceGone;
+            if !instance.needs_sweep && !has_no_dir {
                 continue;
             }
             // The orphan of another user can only be removed by that user.
@@ -339,6 +341,7 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
         };
         FoundSandbox {
             listing,
+            had_dir: !dir.is_gone(),
             dir,
             record,
             instance,
@@ -367,13 +370,18 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
         if scope == RemovalScope::Orphans && !found.listing.standing.is_orphan() {
             return Ok(false);
         }
-        let DirLock::Held(lock) = found.dir.lock(found.record.as_ref())? else {
-            return Ok(false);
+        // A directory that did not exist may exist by now: that of another sandbox with the same name.
+        let lock = if found.had_dir {
+            let DirLock::Held(lock) = found.dir.lock(found.record.as_ref())? else {
+                return Ok(false);
+            };
+            lock
+        } else {
+            None
         };
         if let Some(instance) = &found.instance {
             self.backend.remove(instance).await?;
         }
-        // A directory that did not exist may exist by now: that of another sandbox with the same name.
         if lock.is_some() {
             found.dir.remove().await?;
         }

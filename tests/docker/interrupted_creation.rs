@@ -134,8 +134,9 @@ async fn a_holder_killed_after_any_step_leaves_no_sandbox_that_is_open() {
 /// The process that creates the sandbox goes on and creates no other one: nothing later would remove what is left.
 #[tokio::test]
 async fn an_engine_that_restarts_after_a_step_keeps_nothing_of_the_sandbox() {
-    let daemon = Arc::new(Mutex::new(need!(Daemon::new().await)));
-    let engine = daemon.lock().unwrap().engine().await;
+    let daemon = need!(Daemon::new().await);
+    let engine = daemon.engine().await;
+    let daemon = Arc::new(Mutex::new(daemon));
     for last in ["holder-created", "gateway-opened", "sandbox-created"] {
         let dir = tempfile::TempDir::new().unwrap();
         let mut options = engine::options(dir.path());

@@ -287,25 +287,25 @@ impl EngineHost {
         Ok(found.filter(|container| dir_of(container).as_ref() == Some(dir)))
     }
 
-    /// Removes the containers of this directory; with a record, only those of its owner, because a host that shares the engine may
-    /// have a sandbox of the same path.
+    /// Removes the containers of this directory that are `ours`: a host that shares the engine may have a sandbox of the same
+    /// path. If one cannot be removed, the other is.
     pub(super) async fn remove_containers(
         &self,
         dir: &SandboxDir,
-        record: Option<&SandboxRecord>,
+        ours: impl Fn(&Container) -> bool,
     ) -> Result<(), SandboxError> {
-        let owner = record.map(|record| record.owner.to_json());
+        let mut failed = Ok(());
         for name in [dir.name(), holder::name(&dir.name())] {
-            let found = self.container_of(dir, &name).await?;
-            let is_of_owner = |container: &Container| {
-                owner.is_none() || container.labels.get(label::OWNER) == owner.as_ref()
+            let removed = match self.container_of(dir, &name).await {
+                Ok(Some(container)) if ours(&container) => {
+                    let removed = self.engine.remove_container(&container.id).await;
+                    removed.map_err(|error| engine_failed_for(&dir.name(), error))
+                }
+                found => found.map(drop),
             };
-            if let Some(container) = found.filter(is_of_owner) {
-                let removed = self.engine.remove_container(&container.id).await;
-                removed.map_err(|error| engine_failed_for(&dir.name(), error))?;
-            }
+            failed = failed.and(removed);
         }
-        Ok(())
+        failed
     }
 }
 
@@ -419,7 +419,11 @@ impl WorkspaceBackend for DockerBackend {
     }
 
     async fn remove_at(&self, dir: &SandboxDir) -> Result<(), SandboxError> {
-        self.host().await?.remove_containers(dir, None).await
+        let data_dir = dir.base_id_here()?;
+        let ours = |container: &Container| {
+            creator(container).is_none_or(|owner| owner.may_be_in_data_dir(data_dir.as_deref()))
+        };
+        self.host().await?.remove_containers(dir, ours).await
     }
 
     async fn remove(&self, instance: &Instance) -> Result<(), SandboxError> {
@@ -469,7 +473,6 @@ fn instance(dir: SandboxDir, mut containers: Vec<Container>) -> Option<Instance>
         .iter()
         .all(|container| container.state == ContainerState::Created);
     let first = containers.first()?;
-    let owner = first.labels.get(label::OWNER);
     let run = first.labels.get(label::RUN);
     Some(Instance {
         name: first.name.clone(),
@@ -482,12 +485,14 @@ fn instance(dir: SandboxDir, mut containers: Vec<Container>) -> Option<Instance>
         needs_sweep: containers.iter().any(is_running) || was_interrupted,
         image: (!is_holder(first)).then(|| first.image.clone()),
         created: first.created,
-        creator: (
-            run.and_then(|run| RunId::parse(run).ok()),
-            owner.and_then(|owner| serde_json::from_str(owner).ok()),
-        ),
+        creator: (run.and_then(|run| RunId::parse(run).ok()), creator(first)),
         ids: containers.iter().map(|container| container.id.clone()).collect(),
     })
+}
+
+/// The process that created the container.
+fn creator(container: &Container) -> Option<Owner> {
+    serde_json::from_str(container.labels.get(label::OWNER)?).ok()
 }
 
 fn is_holder(container: &Container) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{sleep, timeout};
 
 use super::super::error::warn_not_removed;
 use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
@@ -14,7 +14,7 @@ use super::engine_failed_for;
 use super::sandbox::DockerSandbox;
 use super::seal::{SealError, holder, report_step};
 use super::workspace::{self, WorkspacePlace};
-use crate::engine::{ContainerNetwork, EngineError, LimitKind};
+use crate::engine::{Container, ContainerNetwork, EngineError, LimitKind};
 
 /// How long a failed creation waits for an engine that restarts, to remove what it created.
 const ENGINE_RESTART: Duration = Duration::from_secs(30);
@@ -43,22 +43,38 @@ pub(super) async fn create(
     }
 }
 
-/// Removes the containers that were created with this record. An engine that restarts keeps them, also one whose creation it did
-/// not confirm, and this process may not create another sandbox for a long time.
+/// Removes the containers that were created with this record. A restarting engine keeps them, even one whose creation it never
+/// confirmed, and this process may not create another sandbox for a long time.
 async fn remove_created(
     host: &EngineHost,
     dir: &SandboxDir,
     record: &SandboxRecord,
 ) -> Result<(), SandboxError> {
-    let started = Instant::now();
-    loop {
-        match host.remove_containers(dir, Some(record)).await {
-            Err(error) if is_unreachable(&error) && started.elapsed() < ENGINE_RESTART => {
-                sleep(RETRY_PAUSE).await;
+    let owner = record.owner.to_json();
+    let ours = |container: &Container| container.labels.get(label::OWNER) == Some(&owner);
+    let removed = async {
+        let mut is_first = true;
+        loop {
+            match host.remove_containers(dir, ours).await {
+                Err(error) if is_unreachable(&error) => {
+                    if is_first {
+                        let patience = ENGINE_RESTART.as_secs();
+                        tracing::warn!(sandbox = dir.name(), %error, "waiting up to {patience} s to remove the sandbox");
+                    }
+                    is_first = false;
+                    sleep(RETRY_PAUSE).await;
+                }
+                removed => return removed,
             }
-            removed => return removed,
         }
-    }
+    };
+    timeout(ENGINE_RESTART, removed).await.unwrap_or_else(|_| {
+        let message = format!(
+            "the container engine did not answer for {} s",
+            ENGINE_RESTART.as_secs()
+        );
+        Err(SandboxError::new(SandboxErrorKind::Unreachable, message))
+    })
 }
 
 fn is_unreachable(error: &SandboxError) -> bool {
