@@ -105,6 +105,8 @@ async fn a_host_of_the_same_name_does_not_remove_the_sandboxes_of_another() {
     let _held = LEFT_BEHIND.lock().await;
     let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
+    let evidence = room.provider.create_for_evidence(&room.spec).await;
+    let evidence = evidence.unwrap().unwrap();
     let here = ["sandboxes", "sandboxes.id"].map(|name| room.dir.path().join(name));
     let there = ["away", "away.id"].map(|name| room.dir.path().join(name));
     let swap = |from: &[PathBuf], to: &[PathBuf]| {
@@ -129,6 +131,9 @@ async fn a_host_of_the_same_name_does_not_remove_the_sandboxes_of_another() {
             .await
             .unwrap();
         assert!(room.has(sandbox.id()).await);
+        let reopened = elsewhere(&room).reopen(&room.another_run()).await;
+        assert!(reopened.unwrap().is_none());
+        assert!(room.has(evidence.id()).await);
     }
     for path in &here {
         let removed = fs::remove_dir_all(path).or_else(|_| fs::remove_file(path));
@@ -136,6 +141,7 @@ async fn a_host_of_the_same_name_does_not_remove_the_sandboxes_of_another() {
     }
     swap(&there, &here);
     prints(sandbox.as_ref(), "true").await;
+    evidence.close().await.unwrap();
     sandbox.close().await.unwrap();
     assert!(!room.has(sandbox.id()).await);
 }
