@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 
 use super::session::SessionError;
+use crate::id::RunId;
 
 /// Why a sandbox operation failed. A command that exits with an error is not a `SandboxError` but an
 /// [`Exit`](crate::exec::Exit).
@@ -88,6 +89,14 @@ impl SandboxError {
     pub fn unavailable(provider: &str, reason: impl fmt::Display) -> Self {
         let message = format!("cannot use the `{provider}` provider: {reason}");
         Self::new(SandboxErrorKind::Unavailable, message)
+    }
+
+    /// No name is left for a sandbox of this run.
+    pub(super) fn names_are_taken(provider: &str, run: &RunId) -> Self {
+        Self::unavailable(
+            provider,
+            format!("all names for a sandbox of run {run} are taken"),
+        )
     }
 
     /// The image of a spec does not exist. `None` is an empty name.

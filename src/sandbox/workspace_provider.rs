@@ -229,7 +229,7 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
                 None => dir.remove().await?,
             }
         }
-        Err(names_are_taken(B::NAME, spec))
+        Err(SandboxError::names_are_taken(B::NAME, &spec.run))
     }
 
     /// Takes over a sandbox of the same task and with the same fingerprint whose owner has ended.
@@ -371,13 +371,11 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
             return Ok(false);
         }
         // A directory that did not exist may exist by now: that of another sandbox with the same name.
-        let lock = if found.had_dir {
-            let DirLock::Held(lock) = found.dir.lock(found.record.as_ref())? else {
-                return Ok(false);
-            };
-            lock
-        } else {
-            None
+        let seen = found.record.as_ref();
+        let lock = match found.had_dir.then(|| found.dir.lock(seen)).transpose()? {
+            Some(DirLock::Held(lock)) => lock,
+            Some(DirLock::Changed) => return Ok(false),
+            None => None,
         };
         if let Some(instance) = &found.instance {
             self.backend.remove(instance).await?;
@@ -496,11 +494,6 @@ fn evidence_spec(spec: &SandboxSpec) -> SandboxSpec {
     let mut spec = spec.clone();
     spec.purpose.branch.push_str("/evidence");
     spec
-}
-
-fn names_are_taken(provider: &str, spec: &SandboxSpec) -> SandboxError {
-    let reason = format!("all names for a sandbox of run {} are taken", spec.run);
-    SandboxError::unavailable(provider, reason)
 }
 
 #[cfg(test)]

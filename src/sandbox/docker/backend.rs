@@ -420,9 +420,7 @@ impl WorkspaceBackend for DockerBackend {
 
     async fn remove_at(&self, dir: &SandboxDir) -> Result<(), SandboxError> {
         let data_dir = dir.base_id_here()?;
-        let ours = |container: &Container| {
-            creator(container).is_none_or(|owner| owner.may_be_in_data_dir(data_dir.as_deref()))
-        };
+        let ours = |found: &Container| container::may_be_in_data_dir(found, data_dir.as_deref());
         self.host().await?.remove_containers(dir, ours).await
     }
 
@@ -485,14 +483,12 @@ fn instance(dir: SandboxDir, mut containers: Vec<Container>) -> Option<Instance>
         needs_sweep: containers.iter().any(is_running) || was_interrupted,
         image: (!is_holder(first)).then(|| first.image.clone()),
         created: first.created,
-        creator: (run.and_then(|run| RunId::parse(run).ok()), creator(first)),
+        creator: (
+            run.and_then(|run| RunId::parse(run).ok()),
+            container::creator(first),
+        ),
         ids: containers.iter().map(|container| container.id.clone()).collect(),
     })
-}
-
-/// The process that created the container.
-fn creator(container: &Container) -> Option<Owner> {
-    serde_json::from_str(container.labels.get(label::OWNER)?).ok()
 }
 
 fn is_holder(container: &Container) -> bool {

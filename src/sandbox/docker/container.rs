@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use super::super::owner::Owner;
 use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
 use super::super::{Resources, SandboxSpec, fingerprint};
 use super::backend::{EngineHost, NetworkMode};
@@ -12,7 +13,8 @@ use super::seccomp;
 use super::session_socket;
 use super::workspace::WorkspacePlace;
 use crate::engine::{
-    ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, ContainerVolume, Digest, ReadOnlyFiles,
+    Container, ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, ContainerVolume, Digest,
+    ReadOnlyFiles,
 };
 
 /// Where the workspace is inside.
@@ -151,6 +153,16 @@ pub(super) fn container(
         manages_network: false,
         removes_itself: false,
     }
+}
+
+/// The process that created the container.
+pub(super) fn creator(container: &Container) -> Option<Owner> {
+    serde_json::from_str(container.labels.get(label::OWNER)?).ok()
+}
+
+/// Whether it may be of the data directory with this id.
+pub(super) fn may_be_in_data_dir(container: &Container, id: Option<&str>) -> bool {
+    creator(container).is_none_or(|owner| owner.may_be_in_data_dir(id))
 }
 
 fn variables(spec: &SandboxSpec) -> BTreeMap<String, String> {

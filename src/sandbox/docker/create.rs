@@ -58,8 +58,8 @@ async fn remove_created(
             match host.remove_containers(dir, ours).await {
                 Err(error) if is_unreachable(&error) => {
                     if is_first {
-                        let patience = ENGINE_RESTART.as_secs();
-                        tracing::warn!(sandbox = dir.name(), %error, "waiting up to {patience} s to remove the sandbox");
+                        let seconds = ENGINE_RESTART.as_secs();
+                        tracing::warn!(sandbox = dir.name(), %error, "waiting up to {seconds} s to remove the sandbox");
                     }
                     is_first = false;
                     sleep(RETRY_PAUSE).await;

@@ -6,7 +6,7 @@ use super::super::error::warn_not_removed;
 use super::super::name::names;
 use super::super::sandbox_dir::SandboxDir;
 use super::super::{ProviderImage, ProviderImages, SandboxError, SandboxSpec};
-use super::{WorkspaceBackend, WorkspaceProvider, names_are_taken};
+use super::{WorkspaceBackend, WorkspaceProvider};
 
 #[async_trait]
 impl<B: WorkspaceBackend> ProviderImages for WorkspaceProvider<B> {
@@ -30,7 +30,7 @@ impl<B: WorkspaceBackend> ProviderImages for WorkspaceProvider<B> {
                 return ensured;
             }
         }
-        Err(names_are_taken(B::NAME, spec))
+        Err(SandboxError::names_are_taken(B::NAME, &spec.run))
     }
 
     async fn remove(&self, name: &str) -> Result<(), SandboxError> {
