@@ -1,39 +1,50 @@
 //! The event log of a run.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use crate::event::{Event, EventSink};
-
-use super::AssemblyError;
-use super::error::io_error;
+use crate::state::{StateError, open_to_append, repair_log, to_json};
 
 /// Appends events to the log of the run, then passes them on.
 ///
 /// A log that cannot be written does not end the run: a resume needs the journal, not the log.
 pub(super) struct EventLog {
-    file: Mutex<File>,
+    path: PathBuf,
+    /// `None` after a write failed, which may have left an incomplete line.
+    file: Mutex<Option<File>>,
     warning: Once,
     next: Arc<dyn EventSink>,
 }
 
 impl EventLog {
-    pub(super) fn open(path: &Path, next: Arc<dyn EventSink>) -> Result<Self, AssemblyError> {
-        let file = OpenOptions::new().append(true).create(true).open(path);
+    pub(super) fn open(path: &Path, next: Arc<dyn EventSink>) -> Result<Self, StateError> {
         Ok(Self {
-            file: Mutex::new(file.map_err(io_error("open", path))?),
+            path: path.to_owned(),
+            file: Mutex::new(Some(open_to_append(path)?)),
             warning: Once::new(),
             next,
         })
     }
 
-    fn append(&self, event: &Event) -> io::Result<()> {
-        let mut line = serde_json::to_string(event)?;
-        line.push('\n');
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_all(line.as_bytes())
+    fn append(&self, event: &Event) -> Result<(), StateError> {
+        let mut line = to_json(&self.path, event)?;
+        line.push(b'\n');
+        let mut opened = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = match opened.take() {
+            Some(file) => file,
+            None => {
+                // Or else this line continues the incomplete one.
+                repair_log(&self.path)?;
+                open_to_append(&self.path)?
+            }
+        };
+        file.write_all(&line)
+            .map_err(StateError::io("write", &self.path))?;
+        *opened = Some(file);
+        Ok(())
     }
 }
 
