@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::sandbox::{Isolation, Provider, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec};
@@ -21,8 +21,9 @@ pub(super) struct EvidenceSandboxes {
 /// Whatever exists is here, so that nothing is lost when an evidence run is cancelled.
 #[derive(Default)]
 struct EvidenceState {
-    /// The sandbox of the next evidence run, or its creation.
-    next: Option<JoinHandle<Created>>,
+    /// Gets the sandbox of the next evidence run. The work on a run can be cut off at any time: a sandbox that is created after that
+    /// is removed by what created it.
+    next: Option<oneshot::Receiver<Created>>,
     /// The sandbox of this evidence run.
     current: Option<Arc<dyn Sandbox>>,
     /// The removal of earlier ones.
@@ -62,14 +63,16 @@ impl EvidenceSandboxes {
                     match sandbox.verify().await {
                         Ok(()) => return Ok(Some(sandbox)),
                         Err(error) => {
-                            tracing::warn!(%error, "cannot use the sandbox that was prepared for evidence");
+                            tracing::warn!(error = %error_chain(&error), "cannot use the sandbox that was prepared for evidence");
                         }
                     }
                     state.retire();
                 }
                 Ok(None) => return Ok(None),
                 Err(error) if is_new => return Err(error),
-                Err(error) => tracing::warn!(%error, "cannot prepare a sandbox for evidence"),
+                Err(error) => {
+                    tracing::warn!(error = %error_chain(&error), "cannot prepare a sandbox for evidence");
+                }
             }
         }
     }
@@ -99,13 +102,18 @@ impl EvidenceSandboxes {
         let (provider, mut spec) = (self.provider.clone(), self.spec.clone());
         spec.image = image.or(spec.image);
         let closing = state.closing.take();
-        state.next = Some(tokio::spawn(async move {
+        let (sender, receiver) = oneshot::channel();
+        state.next = Some(receiver);
+        tokio::spawn(async move {
             // Its name is free only when the earlier one is gone.
             if let Some(closing) = closing {
                 let _ = closing.await;
             }
-            provider.create_for_evidence(&spec).await
-        }));
+            let created = provider.create_for_evidence(&spec).await;
+            if let Err(Ok(Some(unwanted))) = sender.send(created) {
+                close(&*unwanted).await;
+            }
+        });
     }
 }
 
@@ -117,8 +125,8 @@ impl EvidenceState {
         };
         let created = next.await;
         self.next = None;
-        created.unwrap_or_else(|error| {
-            let message = format!("the creation of a sandbox for evidence stopped: {error}");
+        created.unwrap_or_else(|_| {
+            let message = "the creation of a sandbox for evidence panicked";
             Err(SandboxError::new(SandboxErrorKind::Failed, message))
         })
     }
@@ -133,13 +141,106 @@ impl EvidenceState {
             if let Some(earlier) = earlier {
                 let _ = earlier.await;
             }
-            // The next one, a resume or the orphan sweep removes what is left.
-            if let Err(error) = sandbox.close().await {
-                tracing::warn!(
-                    error = error_chain(&error),
-                    "cannot remove a sandbox for evidence"
-                );
-            }
+            close(&*sandbox).await;
         }));
+    }
+}
+
+/// Removes a sandbox. The next one, a resume or the orphan sweep removes what is left.
+async fn close(sandbox: &dyn Sandbox) {
+    if let Err(error) = sandbox.close().await {
+        tracing::warn!(
+            error = error_chain(&error),
+            "cannot remove a sandbox for evidence"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use tempfile::TempDir;
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::exec::tests::search_path;
+    use crate::id::RunId;
+    use crate::sandbox::Capabilities;
+    use crate::sandbox::local::{LocalOptions, LocalProvider};
+
+    /// Local sandboxes as those for evidence, which are created when they may be.
+    struct Slow {
+        local: LocalProvider,
+        has_begun: Notify,
+        may_create: Notify,
+    }
+
+    #[async_trait]
+    impl Provider for Slow {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities {
+                isolation: Isolation::Container,
+                ..self.local.capabilities()
+            }
+        }
+
+        async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
+            self.local.create(spec).await
+        }
+
+        async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+            self.local.reopen(spec).await
+        }
+
+        async fn create_for_evidence(&self, spec: &SandboxSpec) -> Created {
+            self.has_begun.notify_one();
+            self.may_create.notified().await;
+            self.create(spec).await.map(Some)
+        }
+    }
+
+    fn count(dir: &Path) -> usize {
+        std::fs::read_dir(dir).map_or(0, Iterator::count)
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_that_is_created_after_the_work_was_cut_off_is_removed() {
+        let base = TempDir::new().unwrap();
+        let provider = Arc::new(Slow {
+            local: LocalProvider::new(LocalOptions {
+                base: base.path().to_owned(),
+                path: search_path(),
+                passthrough: std::collections::BTreeMap::new(),
+            }),
+            has_begun: Notify::new(),
+            may_create: Notify::new(),
+        });
+        let spec = SandboxSpec::unrestricted(RunId::random());
+        let evidence = EvidenceSandboxes::new(provider.clone(), spec.clone());
+        evidence.prepare(None).await;
+        provider.has_begun.notified().await;
+        drop(evidence);
+        // One that is still wanted shows what the other one would have left.
+        let wanted = EvidenceSandboxes::new(provider.clone(), spec);
+        provider.may_create.notify_one();
+        tokio::time::timeout(Duration::from_secs(20), async {
+            while Arc::strong_count(&provider) > 2 || count(base.path()) > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .unwrap();
+        provider.may_create.notify_one();
+        assert!(wanted.open(None).await.unwrap().is_some());
+        assert_eq!(count(base.path()), 1);
+        wanted.close().await;
+        assert_eq!(count(base.path()), 0);
     }
 }
