@@ -1,16 +1,20 @@
 //! A run that is ready to start, and one that is being worked on.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
 
 use crate::config::{Config, OnFullAudit};
 use crate::event::EventSink;
 use crate::evidence::SigningKey;
 use crate::gateway::audit::{AuditLimits, AuditLog};
 use crate::runner::{self, NewRun, RunOutcome, RunParts, RunSettings};
-use crate::sandbox::SandboxSpec;
+use crate::sandbox::{SandboxError, SandboxErrorKind, SandboxSpec};
 use crate::scm::{Repository, StateRemote};
 use crate::secret::Redactor;
 use crate::state::{RunDir, StateError};
+use crate::text::error_chain;
 
 use super::broker::{BrokeredServices, RunBroker};
 use super::equipment::Equipment;
@@ -19,6 +23,10 @@ use super::issue::ClaimedIssue;
 use super::reporting::RunReporting;
 use super::spec::{SandboxUse, sandbox_spec};
 use super::{AssemblyContext, AssemblyError, RalphBuilder, forge, settings};
+
+/// How long a sandbox waits to be removed while its engine restarts, and how often that is tried.
+const ENGINE_RESTART: Duration = Duration::from_secs(30);
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// A task with everything that is needed to work on it: configuration, credentials, image. Nothing runs yet.
 ///
@@ -114,7 +122,7 @@ impl Ralph {
         };
         let reason = redactor.redact(&error.to_string());
         match dir.record_broken(&surroundings.owner(), surroundings.now(), reason) {
-            Err(error) => tracing::warn!(%error, "cannot record that the run broke"),
+            Err(error) => tracing::warn!(error = %error_chain(&error), "cannot record that the run broke"),
             Ok(()) => {
                 if let Some(reporting) = reporting {
                     reporting.wake();
@@ -231,7 +239,8 @@ impl ActiveRun {
         self.end_sandbox(SandboxEnd::Stop).await
     }
 
-    /// Like [`ActiveRun::stop_sandbox`], but removes the sandbox: for a run that goes on on another host.
+    /// Like [`ActiveRun::stop_sandbox`], but removes the sandbox: for a run that goes on on another host. Nothing else would remove
+    /// it while this process lives, so an engine that restarts is waited for.
     pub(crate) async fn remove_sandbox(&self) -> Result<(), AssemblyError> {
         self.end_sandbox(SandboxEnd::Remove).await
     }
@@ -242,13 +251,26 @@ impl ActiveRun {
             Err(StateError::Owned { .. }) => return Ok(()),
             lock => lock?,
         };
-        if let Some(sandbox) = self.parts.provider.reopen(&self.spec).await? {
-            match end {
-                SandboxEnd::Stop => sandbox.stop().await?,
-                SandboxEnd::Remove => sandbox.close().await?,
+        let give_up = Instant::now() + ENGINE_RESTART;
+        loop {
+            let may_retry = matches!(end, SandboxEnd::Remove) && Instant::now() < give_up;
+            match self.end_sandbox_once(end).await {
+                Err(error) if may_retry && error.kind() == SandboxErrorKind::Unreachable => {
+                    sleep(RETRY_PAUSE).await;
+                }
+                ended => return Ok(ended?),
             }
         }
-        Ok(())
+    }
+
+    async fn end_sandbox_once(&self, end: SandboxEnd) -> Result<(), SandboxError> {
+        let Some(sandbox) = self.parts.provider.reopen(&self.spec).await? else {
+            return Ok(());
+        };
+        match end {
+            SandboxEnd::Stop => sandbox.stop().await,
+            SandboxEnd::Remove => sandbox.close().await,
+        }
     }
 }
 
