@@ -18,6 +18,12 @@ use crate::atomic_file::{FileAccess, create_durably, write_atomically};
 use crate::exec::blocking;
 use crate::id::RunId;
 
+/// The file with the record.
+const RECORD: &str = "sandbox.json";
+
+/// The file that is locked while the record is replaced.
+const LOCK: &str = "lock";
+
 /// The directories that every workspace has.
 const DIRECTORIES: [&str; 2] = ["work", "home"];
 
@@ -155,7 +161,7 @@ impl SandboxDir {
 
     /// The record; `None` if it does not exist or cannot be parsed.
     pub(super) fn record(&self) -> Option<SandboxRecord> {
-        let bytes = fs::read(self.dir.join("sandbox.json")).ok()?;
+        let bytes = fs::read(self.dir.join(RECORD)).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 
@@ -167,7 +173,7 @@ impl SandboxDir {
 
     fn write_record(&self, record: &SandboxRecord) -> io::Result<()> {
         let bytes = serde_json::to_vec(record)?;
-        write_atomically(&self.dir.join("sandbox.json"), &bytes, FileAccess::Private)
+        write_atomically(&self.dir.join(RECORD), &bytes, FileAccess::Private)
     }
 
     /// Replaces the record `seen`. Returns false if another process was faster.
@@ -180,7 +186,7 @@ impl SandboxDir {
 
     /// Keeps other processes from claiming the sandbox, provided that its record is still `seen`.
     pub(super) fn lock(&self, seen: Option<&SandboxRecord>) -> Result<DirLock, SandboxError> {
-        let lock = match File::create(self.dir.join("lock")) {
+        let lock = match File::create(self.dir.join(LOCK)) {
             Ok(lock) => lock,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // What does not exist cannot be claimed.
@@ -267,11 +273,25 @@ impl SandboxDir {
         self.dir.join("template")
     }
 
-    /// Removes the directory and everything in it, if it exists.
+    /// Removes the directory and everything in it, if it exists. The record goes last: without it, a directory whose removal was
+    /// interrupted would be taken for one that is being created, and stay.
     pub(super) async fn remove(&self) -> Result<(), SandboxError> {
         let dir = self.dir.clone();
-        let removed = blocking(move || files::remove_all(&dir)).await;
-        removed.map_err(|error| self.error("remove", error))
+        let removed = blocking(move || {
+            let entries = match fs::read_dir(&dir) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                entries => entries?,
+            };
+            for entry in entries {
+                let entry = entry?;
+                if entry.file_name() != RECORD && entry.file_name() != LOCK {
+                    files::remove_all(&entry.path())?;
+                }
+            }
+            files::remove_all(&dir.join(LOCK))?;
+            files::remove_all(&dir)
+        });
+        removed.await.map_err(|error| self.error("remove", error))
     }
 
     fn finished_file(&self) -> PathBuf {
@@ -286,4 +306,37 @@ impl SandboxDir {
 /// The file with the id of `base`. It is beside it, because every entry of `base` is a sandbox.
 fn base_id_file(base: &Path) -> PathBuf {
     base.with_extension("id")
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_interrupted_removal_leaves_the_record() {
+        let base = TempDir::new().unwrap();
+        let dir = SandboxDir::new(base.path(), "one");
+        let record = SandboxRecord {
+            run: RunId::random(),
+            task: "t1".to_owned(),
+            fingerprint: "v1".to_owned(),
+            owner: Owner::this_process("host"),
+            for_evidence: false,
+        };
+        assert!(dir.create(&record, None).unwrap());
+        for number in 0..3000 {
+            fs::create_dir(dir.workspace().join(number.to_string())).unwrap();
+        }
+        let seen = dir.clone();
+        let watcher = std::thread::spawn(move || {
+            while seen.record().is_some() {}
+            fs::read_dir(&seen.dir).map_or(0, Iterator::count)
+        });
+        dir.remove().await.unwrap();
+        assert_eq!(watcher.join().unwrap(), 0);
+        assert!(dir.is_gone());
+        dir.remove().await.unwrap();
+    }
 }
