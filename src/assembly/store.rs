@@ -28,6 +28,11 @@ pub(crate) fn store_address(
     }
 }
 
+/// Whether there is a queue, so that a command that only looks does not create one.
+pub(crate) fn has_store(surroundings: &Surroundings, config: &Config) -> Result<bool, AssemblyError> {
+    Ok(config.database_url().is_some() || surroundings.data_dir()?.join(STORE_FILE).exists())
+}
+
 /// Opens the store of this process.
 pub(crate) async fn open_store(surroundings: &Surroundings, config: &Config) -> Result<Store, AssemblyError> {
     Ok(Store::open(&store_address(surroundings, config)?).await?)

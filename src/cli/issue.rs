@@ -32,7 +32,7 @@ pub(super) async fn work(
     let exit = match (ended.run, ended.outcome) {
         (Some(run), Ok(outcome)) => {
             let exit = summarize(context, &run, &outcome, format)?;
-            say_how_to_merge(context, &outcome);
+            say_how_to_merge(context, &run, &outcome);
             exit
         }
         (_, Err(error)) => {

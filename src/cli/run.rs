@@ -11,6 +11,7 @@ use crate::gateway::audit::{AuditLog, AuditRecord, AuditTally, TallyEntry};
 use crate::github::IssueStatus;
 use crate::runner::RunOutcome;
 use crate::state::{Intervention, InterventionRequest, RunDir, RunOutcomeKind};
+use crate::text::shell_word;
 
 use super::signals::Signals;
 use super::terminal::EventFormat;
@@ -161,7 +162,7 @@ pub(super) async fn drive(
 ) -> CliResult {
     let outcome = drive_to_end(context, run, signals).await?;
     let exit = summarize(context, run.dir(), &outcome, format)?;
-    say_how_to_merge(context, &outcome);
+    say_how_to_merge(context, run.dir(), &outcome);
     Ok(exit)
 }
 
@@ -244,20 +245,41 @@ pub(super) fn summarize(
 }
 
 /// Says what to do with the work of a run that is done.
-pub(super) fn say_how_to_merge(context: &Context, outcome: &RunOutcome) {
+pub(super) fn say_how_to_merge(context: &Context, run: &RunDir, outcome: &RunOutcome) {
     if outcome.kind != RunOutcomeKind::Done {
         return;
     }
     let location = outcome.pull_request.as_deref();
-    context.ui.next(how_to_merge(location, &outcome.branch));
+    let next = how_to_merge(context, location, &run.facts().repository, &outcome.branch);
+    context.ui.next(next);
 }
 
-/// How to take the work of a run. Its pull request is at a URL or in a file.
-pub(super) fn how_to_merge(pull_request: Option<&str>, branch: &str) -> String {
+/// How to take the work of a run from the git directory of its repository. Its pull request is at a URL or in a file.
+pub(super) fn how_to_merge(
+    context: &Context,
+    pull_request: Option<&str>,
+    repository: &Path,
+    branch: &str,
+) -> String {
+    if let Some(url) = pull_request.filter(|place| place.starts_with("https://")) {
+        return format!("review and merge {url}");
+    }
+    let dir = context.surroundings().dir();
+    let is_here = |above: &Path| {
+        above
+            .join(".git")
+            .canonicalize()
+            .is_ok_and(|git| git == repository)
+    };
+    let merge = if dir.ancestors().any(is_here) {
+        format!("`git merge {branch}` takes the work")
+    } else {
+        let repository = shell_word(&repository.to_string_lossy());
+        format!("`git pull {repository} {branch}` takes the work, in a checkout of that repository")
+    };
     match pull_request {
-        Some(url) if url.starts_with("https://") => format!("review and merge {url}"),
-        Some(file) => format!("read {file}; `git merge {branch}` takes the work"),
-        None => format!("`git merge {branch}` takes the work"),
+        Some(file) => format!("read {file}; {merge}"),
+        None => merge,
     }
 }
 

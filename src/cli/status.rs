@@ -1,13 +1,18 @@
 //! `ralph status`
 
-use crate::assembly::RunStatus;
+use std::time::Duration;
+
+use crate::assembly::{RunStatus, store};
 use crate::id::RunId;
 use crate::store::QueueState;
 
+use super::overrides::quiet_configuration;
 use super::run::how_to_merge;
-use super::submit::open_store;
 use super::ui::align_columns;
-use super::{CliExit, CliResult, Context};
+use super::{CliError, CliExit, CliResult, Context};
+
+/// How long a queue is asked for what happens to a run.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
 
 /// List the runs and their states
 #[derive(Debug, clap::Args)]
@@ -41,40 +46,53 @@ pub(super) async fn status(context: &Context, args: &StatusArgs) -> CliResult {
     }
     let running = rows.iter().rfind(|row| row.state == "running");
     if let Some(row) = running.or(rows.last()) {
-        context.ui.next(next_step(row, is_queued(context, row).await));
+        let in_queue = tokio::time::timeout(LONGEST_LOOK, queue_state(context, row)).await;
+        // A queue that cannot be read does not matter here.
+        let in_queue = in_queue.ok().and_then(Result::ok).flatten();
+        context.ui.next(next_step(context, row, in_queue));
     }
     Ok(CliExit::Success)
 }
 
-/// Whether a run waits for a worker. Its journal does not say so, and a queue that cannot be read does not matter here.
-async fn is_queued(context: &Context, row: &RunStatus) -> bool {
-    let Some(run) = RunId::parse(&row.run).ok().filter(|_| row.state == "interrupted") else {
-        return false;
-    };
-    let Ok(store) = open_store(context).await else {
-        return false;
-    };
-    let queued = store.queue_row(&run).await;
+/// Where a run that no process here works on is in the queue. Its journal does not say so.
+async fn queue_state(context: &Context, row: &RunStatus) -> Result<Option<QueueState>, CliError> {
+    if row.state != "interrupted" {
+        return Ok(None);
+    }
+    let (surroundings, config) = (context.surroundings(), quiet_configuration(context, Vec::new())?);
+    if !store::has_store(surroundings, &config)? {
+        return Ok(None);
+    }
+    let store = store::open_store(surroundings, &config).await?;
+    let queued = store.queue_row(&RunId::parse(&row.run)?).await;
     store.close().await;
-    queued.is_ok_and(|row| row.is_some_and(|row| row.state == QueueState::Queued))
+    Ok(queued?.map(|row| row.state))
 }
 
 /// What to do with this run.
-fn next_step(row: &RunStatus, is_queued: bool) -> String {
+fn next_step(context: &Context, row: &RunStatus, in_queue: Option<QueueState>) -> String {
     let run = &row.run;
-    match row.state.as_str() {
-        "running" => format!("`ralph watch {run}` shows it at work"),
-        "done" => how_to_merge(row.pull_request.as_deref(), &row.branch),
-        "failed" | "broken" => {
+    match (row.state.as_str(), in_queue) {
+        ("running", _) => format!("`ralph watch {run}` shows it at work"),
+        ("done", _) => how_to_merge(
+            context,
+            row.pull_request.as_deref(),
+            row.repository.as_ref(),
+            &row.branch,
+        ),
+        ("failed" | "broken", _) => {
             format!("`ralph logs {run}` shows why it failed; `ralph resume {run}` continues it")
         }
-        _ if is_queued => format!("run {run} is queued: `ralph worker` works on it"),
-        _ => format!("`ralph resume {run}` continues it"),
+        (_, Some(QueueState::Queued)) => format!("run {run} is queued: `ralph worker` works on it"),
+        (_, Some(QueueState::Running)) => format!("a worker has run {run}: `ralph watch {run}` shows it"),
+        (_, Some(QueueState::Finished | QueueState::NeedsPerson) | None) => {
+            format!("`ralph resume {run}` continues it")
+        }
     }
 }
 
 fn table(rows: &[RunStatus]) -> String {
-    let mut cells = vec![["RUN", "STATE", "ITERATIONS", "BOXES", "COST", "TASK"].map(str::to_owned)];
+    let mut cells = vec![["RUN", "STATE", "ITERATIONS", "TICKED", "COST", "TASK"].map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
         let ticked = row.checkboxes.iter().filter(|one| one.ticked).count();
         let cost = if row.unpriced_calls > 0 {

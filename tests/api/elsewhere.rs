@@ -142,6 +142,8 @@ async fn what_needs_the_directory_of_a_run_is_refused_while_another_host_has_it(
     let worker = Live::start(&mut elsewhere(&service.place, &["worker", "--once"]));
     let started = service.place.path().join("started");
     eventually("the run is at work", || started.exists());
+    let status = finish(&mut service.place.ralph(&["status", run]));
+    status.expect(0, &["next: a worker has run"]);
     for (operation, body) in [
         ("retry", json!({})),
         ("diagnosis", json!({})),

@@ -259,3 +259,23 @@ fn a_terminal_shows_what_a_run_waits_for_and_for_how_long(#[case] format: &[&str
         assert!(last.starts_with("next: "), "{last}: {ended:?}");
     }
 }
+
+#[test]
+fn the_status_of_a_run_names_its_repository_elsewhere() {
+    let place = done();
+    let elsewhere = place.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let ended = finish(place.ralph(&["status"]).current_dir(&elsewhere));
+    let pull = format!("`git pull {}/.git ralph/", place.repo().display());
+    ended.expect(0, &["next: read /", &pull]);
+}
+
+#[test]
+fn status_creates_no_store() {
+    let place = queued();
+    for name in ["ralph.db", "ralph.db-wal", "ralph.db-shm"] {
+        let _ = std::fs::remove_file(place.home().join(name));
+    }
+    place.run(&["status"]).expect(0, &["next: `ralph resume r"]);
+    assert!(!place.home().join("ralph.db").exists());
+}
