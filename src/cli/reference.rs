@@ -54,8 +54,8 @@ pub fn cli_reference() -> String {
     root.build();
     let mut page = String::from(
         "# Command line\n\n<!-- Generated; do not edit. `RALPH_UPDATE_REFERENCE=1 cargo test` rewrites it. -->\n\n\
-         Exit codes: 0 success, 1 runtime error, 2 usage or configuration error, 3 paused for a person,\n\
-         130 interrupted with Ctrl-C in an image build or before a run began.\n",
+         Exit codes: 0 success, 1 runtime error, 2 usage or configuration error, 3 paused or stopped,\n\
+         130 interrupted before a run began, in an image command, or by a third signal to `worker`, `poll` or `serve`.\n",
     );
     describe(&mut page, &mut root, "");
     page

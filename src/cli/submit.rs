@@ -13,7 +13,7 @@ use super::overrides::quiet_configuration;
 use super::run::{RunChoiceArgs, read_script};
 use super::{CliError, CliExit, CliResult, Context};
 
-/// After so many attempts without a result a run waits for a person, by default.
+/// By default a run waits for a person after this many attempts without a result.
 const DEFAULT_ATTEMPTS: u32 = 3;
 
 /// Queue a task, for `ralph worker` to work on
@@ -32,15 +32,15 @@ pub(super) struct SubmitArgs {
     /// Only a worker with this label may claim the run, as in `os=macos`; repeatable
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     labels: Vec<Label>,
-    /// Runs with a higher priority are claimed first
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
-    priority: i64,
+    /// Runs with a higher priority are claimed first; 0 by default
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i64>,
     /// The earliest start, as in `2026-11-17T20:00:00Z`
     #[arg(long, value_name = "TIME")]
     not_before: Option<Timestamp>,
-    /// After this many attempts without a result the run waits for a person
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_ATTEMPTS, value_parser = clap::value_parser!(u32).range(1..))]
-    max_attempts: u32,
+    /// After this many attempts without a result the run waits for a person; 3 by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_attempts: Option<u32>,
     #[command(flatten)]
     choice: RunChoiceArgs,
 }
@@ -49,9 +49,9 @@ impl SubmitArgs {
     /// Whether it says how the run waits in the queue.
     fn changes_the_queue(&self) -> bool {
         !self.labels.is_empty()
-            || self.priority != 0
+            || self.priority.is_some()
             || self.not_before.is_some()
-            || self.max_attempts != DEFAULT_ATTEMPTS
+            || self.max_attempts.is_some()
     }
 }
 
@@ -81,9 +81,9 @@ pub(super) async fn submit_run(context: &Context, args: SubmitArgs) -> CliResult
     let request = SubmitRequest {
         run,
         labels: args.labels,
-        priority: args.priority,
+        priority: args.priority.unwrap_or_default(),
         not_before: args.not_before,
-        max_attempts: args.max_attempts,
+        max_attempts: args.max_attempts.unwrap_or(DEFAULT_ATTEMPTS),
     };
     let run = submit(&context.assembly, &store, request).await?;
     store.close().await;

@@ -180,8 +180,11 @@ async fn a_run_that_is_queued_again_keeps_its_labels() {
     let run = desk.submit(&script([doing([write("a.txt", "hello\n")])]), &args);
     desk.work("first", &["--once", "--label", "pool=a"]);
     assert_eq!(desk.row(&run).await.state, QueueState::NeedsPerson);
-    desk.run(&["submit", "--run", &run, "--priority", "7"])
-        .expect_refused(&["was queued before", "ralph submit --run"]);
+    // Also one that is the default.
+    for priority in ["7", "0"] {
+        desk.run(&["submit", "--run", &run, "--priority", priority])
+            .expect_refused(&["was queued before", "ralph submit --run"]);
+    }
     assert_eq!(desk.row(&run).await.state, QueueState::NeedsPerson);
     desk.run(&["submit", "--run", &run]).expect(0, &[]);
     assert_eq!(desk.row(&run).await.state, QueueState::Queued);
