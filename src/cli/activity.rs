@@ -9,10 +9,10 @@ use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use crate::event::{Event, EventKind};
 use crate::text::{one_line, visible};
 
-/// What takes no longer is not shown.
+/// Shorter activities are not shown.
 const SHOWN_AFTER: Duration = Duration::from_secs(2);
 
-/// How often is looked whether something takes longer, and how often its line is drawn.
+/// How often the line is drawn again, and how often it is checked whether to show one.
 const REDRAW: Duration = Duration::from_millis(500);
 
 /// What this process does.

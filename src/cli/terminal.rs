@@ -42,7 +42,7 @@ impl EventFormat {
             EventKind::Output { .. } => self != Self::Text,
             EventKind::Transcript { .. } => self == Self::Transcripts,
             EventKind::LoopScored { gutter, .. } => *gutter,
-            // Other events say the same, or the line at the bottom does.
+            // Other events say the same; on a terminal, the line at the bottom does.
             EventKind::EvidenceEnded { .. } | EventKind::StepStarted { .. } => false,
             EventKind::RunStarted { .. }
             | EventKind::RunResumed { .. }
@@ -101,6 +101,13 @@ impl EventSink for EventPrinter {
             text = fit(&text, columns.into());
         }
         self.ui.say_styled(escape_code(style), &text, "");
+    }
+}
+
+impl Drop for EventPrinter {
+    /// The work on a run ends without an event if it goes back to the queue, or if another process has it.
+    fn drop(&mut self) {
+        activity::end();
     }
 }
 
