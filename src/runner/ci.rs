@@ -56,6 +56,7 @@ pub(super) async fn await_ci(
         settled = settle(inputs, commit, rules) => settled,
         halt = until_stopped(inputs) => Err(halt),
     };
+    run.progress.waiting_until = None;
     let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     run.progress.append(JournalEntry::AwaitedCi { milliseconds })?;
     let report = settled?;

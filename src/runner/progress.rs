@@ -140,6 +140,7 @@ impl<'a> RunProgress<'a> {
         if waited.is_zero() {
             return Ok(());
         }
+        self.waiting_until = None;
         let milliseconds = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
         self.append(JournalEntry::Waited { milliseconds })
     }
