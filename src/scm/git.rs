@@ -8,7 +8,7 @@ use crate::exec::{Command, Discard, Exit, Host, OutputSink};
 use crate::id::ObjectId;
 
 /// Limit for one git command. None takes that long on any known repository.
-const TIMEOUT: Duration = Duration::from_secs(900);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(900);
 /// The longest output that is read completely, in bytes.
 pub(super) const MAX_OUTPUT: usize = 64 * 1024 * 1024;
 /// How many characters of a failed command's message are shown.

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::branch::is_below;
 use super::error::ScmError;
-use super::git::{MAX_OUTPUT, failure, one_id, output, run_on_host};
+use super::git::{MAX_OUTPUT, TIMEOUT, failure, one_id, output, run_on_host};
 use super::push::Remote;
 use super::repository::Repository;
 use crate::exec::{Command, Host};
@@ -67,7 +67,9 @@ impl Repository {
         std::fs::create_dir_all(dir).map_err(ScmError::file("create", dir))?;
         // Two processes cannot update the same refs at the same time.
         let _one_at_a_time = lock(dir).await?;
-        let git = Command::new("git").env("GIT_TERMINAL_PROMPT", "0");
+        let git = Command::new("git")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .timeout(TIMEOUT);
         let git = match credential {
             Some(remote) => remote.apply(git),
             None => git,
@@ -102,7 +104,8 @@ impl Repository {
     }
 
     /// Deletes the branches and tags that are not in this list of `git ls-remote`, and in the way of one that is: the remote
-    /// deleted `a` and created `a/b`. All others stay, because they may be those of runs. Returns whether there were any.
+    /// deleted `a` and created `a/b`. All others stay, because they may be those of runs; one of a run goes only if the remote
+    /// created a branch in its place. Returns whether there were any.
     async fn drop_replaced(&self, listed: &str) -> Result<bool, ScmError> {
         let remote = listed.lines().filter_map(|line| line.split_once('\t'));
         let remote: HashSet<&str> = remote.map(|(_, name)| name).collect();
@@ -115,6 +118,10 @@ impl Repository {
             let is_replaced = |other: &&str| is_below(name, other) || is_below(other, name);
             if !remote.contains(name) && remote.iter().any(is_replaced) {
                 self.delete_ref(name).await?;
+                tracing::warn!(
+                    name,
+                    "removed a branch or tag of a mirror, because the remote has another in its place"
+                );
                 has_dropped = true;
             }
         }
