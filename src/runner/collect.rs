@@ -231,7 +231,7 @@ async fn changed_files(workplace: &Workplace<'_>, progress: &RunProgress<'_>) ->
 /// Whether the contents of the clone are at fault, not the host, the user's repository or the sandbox.
 fn is_fault_of_clone(error: &ScmError, repo: &Repository) -> bool {
     match error {
-        ScmError::Git { .. } => !repo.has_failed(error),
+        ScmError::Git { .. } => !repo.is_source_of(error),
         ScmError::Refused(_)
         | ScmError::NoCommit
         | ScmError::OutputTooLong { .. }
@@ -260,7 +260,7 @@ mod tests {
         std::fs::write(run.repo.common_dir().join("config"), "[").unwrap();
         let mut actions = ActionsLog::default();
         match collect(&mut workplace, &mut progress, &mut actions).await {
-            Err(Halt::Broken(RunError::Scm(error))) => assert!(run.repo.has_failed(&error), "{error}"),
+            Err(Halt::Broken(RunError::Scm(error))) => assert!(run.repo.is_source_of(&error), "{error}"),
             Err(other) => panic!("{other:?}"),
             Ok(_) => panic!("the work was dropped: {:?}", actions.errors),
         }

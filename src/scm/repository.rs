@@ -176,7 +176,7 @@ impl Repository {
     }
 
     /// Whether this error is that of a git command on this repository, for example because its disk is full.
-    pub(crate) fn has_failed(&self, error: &ScmError) -> bool {
+    pub(crate) fn is_source_of(&self, error: &ScmError) -> bool {
         matches!(error, ScmError::Git { dir, .. } if *dir == self.git.path)
     }
 
