@@ -11,6 +11,10 @@ use super::audit::{AuditProtocol, AuditRecord, AuditSink};
 use super::dial::DialError;
 use super::slots::ConnectionSlot;
 use crate::network::{Denial, Policy, PolicyLine, PolicyRequest};
+use crate::text::cut_middle;
+
+/// The longest reason in a record, in characters. A server can lengthen it by the names in its certificate.
+const LONGEST_REASON: usize = 300;
 
 /// The permission of a connection or request. Dropping it writes the audit record.
 pub(super) struct Permit {
@@ -79,7 +83,7 @@ impl Permit {
         match error {
             DialError::Denied(denial) => self.revoke(denial.clone()),
             DialError::Failed(reason) => {
-                let _ = self.failed.set(reason.clone());
+                let _ = self.failed.set(cut_middle(reason, LONGEST_REASON).into_owned());
             }
         }
     }

@@ -110,8 +110,8 @@ pub enum OverBudget {
     },
 }
 
-/// The calls of a run: sums of those that are over, and those that are in progress. So what a call costs to count does not
-/// grow with the calls before it.
+/// The calls of a run: sums of those that are over, and those that are in progress. The time to count a call does
+/// not depend on the number of earlier calls.
 #[derive(Default)]
 pub(super) struct MeterAccount {
     /// The calls in progress, by number.
