@@ -42,9 +42,6 @@ struct RunSink {
     number: u64,
 }
 
-/// The number of a sink that is a [`Metrics`] itself.
-const SHARED: u64 = 0;
-
 impl Metrics {
     /// A sink for the events of one run. Once it is dropped the run is no longer active, even if no event said that it ended: the
     /// work on a run ends without one if it goes back to the queue, or if another process has it.
@@ -74,12 +71,6 @@ impl Metrics {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl EventSink for Metrics {
-    fn emit(&self, event: &Event) {
-        self.lock().count(SHARED, event);
     }
 }
 
@@ -207,8 +198,9 @@ mod tests {
     #[test]
     fn events_become_series() {
         let (metrics, run) = (Metrics::default(), RunId::random());
+        let sink = metrics.sink();
         emit(
-            &metrics,
+            &sink,
             &run,
             EventKind::RunStarted {
                 task: "t".to_owned(),
@@ -217,13 +209,13 @@ mod tests {
                 agent: "claude".to_owned(),
             },
         );
-        emit(&metrics, &run, answered("glm \"x\"\\\n"));
+        emit(&sink, &run, answered("glm \"x\"\\\n"));
         assert!(metrics.render().contains("ralph_active_runs 1\n"));
         let ended = EventKind::RunEnded {
             outcome: RunEnd::Done,
             reason: String::new(),
         };
-        emit(&metrics, &run, ended);
+        emit(&sink, &run, ended);
         let text = metrics.render();
         for line in [
             "ralph_active_runs 0",
@@ -266,27 +258,28 @@ mod tests {
     #[test]
     fn hostile_names_make_a_bounded_number_of_series() {
         let metrics = Metrics::default();
+        let sink = metrics.sink();
         for number in 0..10_000 {
             let name = format!("model-{number}");
             let run = RunId::random();
-            emit(&metrics, &run, answered(&name));
+            emit(&sink, &run, answered(&name));
             let started = EventKind::RunResumed {
                 recorded: 0,
                 repaired: Vec::new(),
                 agent: name.clone(),
                 provider: name.clone(),
             };
-            emit(&metrics, &run, started);
+            emit(&sink, &run, started);
             let ended = EventKind::RunEnded {
                 outcome: RunEnd::Failed,
                 reason: String::new(),
             };
-            emit(&metrics, &run, ended);
+            emit(&sink, &run, ended);
             let ladder = EventKind::Ladder {
                 rung: name,
                 detail: String::new(),
             };
-            emit(&metrics, &run, ladder);
+            emit(&sink, &run, ladder);
         }
         let text = metrics.render();
         let series = text.lines().filter(|line| !line.starts_with('#')).count();

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use ralph::event::{Event, EventSink};
+use ralph::event::Event;
 use ralph::metrics::{FAMILIES, FamilyKind, Metrics};
 use serde_json::Value;
 
@@ -19,9 +19,10 @@ fn measured() -> Metrics {
     let ended = finish(&mut place.scripted(&script([wrong, whole_task()]), &["--json"]));
     ended.expect(0, &[]);
     let metrics = Metrics::default();
+    let sink = metrics.sink();
     for value in ended.json_lines() {
         let event: Event = serde_json::from_value(value).unwrap();
-        metrics.emit(&event);
+        sink.emit(&event);
     }
     metrics.set_states("ralph_queue_depth", [("queued", 3), ("claimed", 1)]);
     metrics
