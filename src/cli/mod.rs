@@ -331,10 +331,14 @@ fn usage(error: &clap::Error) -> CliExit {
             Err(error) => ui.error(&error),
         };
     }
-    ui.say(format_args!(
-        "ralph: {}",
-        text.trim_start_matches("error: ").trim_end()
-    ));
+    let text = text.trim_start_matches("error: ").trim_end();
+    // Clap's last paragraph says what to do next.
+    let (problem, next) = text.rsplit_once("\n\n").unwrap_or((text, ""));
+    ui.say(format_args!("ralph: {problem}"));
+    ui.say(format_args!("see: {}", ErrorTopic::Usage.url()));
+    if !next.is_empty() {
+        ui.say(next);
+    }
     CliExit::Usage
 }
 
