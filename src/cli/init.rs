@@ -10,7 +10,7 @@ use crate::assembly::configuration::load_quietly;
 use crate::atomic_file::{FileAccess, write_atomically};
 use crate::scm::{Repository, ScmError};
 use crate::task::{ProjectFacts, starter};
-use crate::text::{error_chain, one_line};
+use crate::text::{error_chain, one_line, shell_word};
 
 use self::choice::{InitChoices, InitOptions};
 use super::{CliError, CliExit, CliResult, Context, activity, agent_help, io_error};
@@ -174,16 +174,6 @@ async fn missing_commit(context: &Context, dir: &Path, given: Option<&Path>) -> 
 fn has_git_dir(dir: &Path) -> bool {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     dir.ancestors().any(|dir| dir.join(".git").exists())
-}
-
-/// A text as one word of a shell.
-fn shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    if text.chars().all(is_plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
 }
 
 fn files(facts: &ProjectFacts, choices: &InitChoices, keeps_config: bool) -> Vec<StarterFile> {
