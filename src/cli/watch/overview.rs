@@ -65,7 +65,7 @@ pub(super) const COLUMNS: [(&str, usize); 8] = [
     ("RUN", 10),
     ("STATE", 12),
     ("ITER", 5),
-    ("BOXES", 6),
+    ("TICKED", 7),
     ("LOOP", 5),
     ("BUDGET", 7),
     ("COST", 9),

@@ -24,7 +24,7 @@ pub(super) async fn list(context: &Context, client: &RunClient) -> CliResult {
     listed
         .runs
         .sort_by_key(|row| RunGroup::of(&row.state, row.queue.as_deref()));
-    let mut rows = vec![["RUN", "STATE", "ITERATIONS", "BOXES", "COST", "TASK"].map(str::to_owned)];
+    let mut rows = vec![["RUN", "STATE", "ITERATIONS", "TICKED", "COST", "TASK"].map(str::to_owned)];
     rows.extend(listed.runs.iter().map(|row| {
         [
             row.run.clone(),

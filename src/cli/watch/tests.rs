@@ -129,15 +129,15 @@ fn runs_are_grouped_by_what_they_need() {
     state.update(WatchNews::Extras("r2".to_owned(), extras));
     insta::assert_snapshot!(shown(&mut state, 90, 14), @r"
     ralph watch: 4 runs on this host
-      RUN       STATE       ITER BOXES LOOP BUDGET COST     ACTIVE TASK
+      RUN       STATE       ITER TICKED LOOP BUDGET COST     ACTIVE TASK
     Needs you (1)
-    > r4        paused      3    1/2   -    -      $0.0123  30s    Ask a person
+    > r4        paused      3    1/2    -    -      $0.0123  30s    Ask a person
     Running (1)
-      r2        running     3    1/2   0.25 50%    $0.0123  30s    Fix the login
+      r2        running     3    1/2    0.25 50%    $0.0123  30s    Fix the login
     Queued (1)
-      r3        queued      3    1/2   -    -      $0.0123  30s    Wait for a worker
+      r3        queued      3    1/2    -    -      $0.0123  30s    Wait for a worker
     Done (1)
-      r1        done        3    1/2   -    -      $0.0123  30s    Say hello
+      r1        done        3    1/2    -    -      $0.0123  30s    Say hello
 
 
 
