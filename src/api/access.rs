@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use crate::id::RunId;
 use crate::secret::Secret;
 use crate::store::{ApiScope, ApiSecretKind, Store};
+use crate::text::error_chain;
 
 use super::problem::Problem;
 
@@ -92,7 +93,7 @@ impl Caller {
         match store.api_secret(&self.secret, kind).await {
             Ok(found) => found.is_some(),
             Err(error) => {
-                tracing::warn!(%error, "cannot check an API token again");
+                tracing::warn!(error = %error_chain(&error), "cannot check an API token again");
                 true
             }
         }

@@ -16,6 +16,7 @@ use crate::digest::Digest;
 use crate::id::RunId;
 use crate::service::{SubmitRequest, SubmittedRun, submit};
 use crate::store::{ApiCreation, CreationAttempt, Label, LeaseState};
+use crate::text::error_chain;
 
 use super::extract::{JsonBody, NamedRun};
 use super::problem::Problem;
@@ -243,7 +244,7 @@ impl Api {
             Err(problem) if self.run_here(&run)?.is_some() => Err(problem),
             Err(problem) => {
                 if let Err(error) = self.store.abandon_creation(&attempt).await {
-                    tracing::warn!(%error, "cannot forget a creation that failed");
+                    tracing::warn!(error = %error_chain(&error), "cannot forget a creation that failed");
                 }
                 Err(problem)
             }

@@ -8,6 +8,7 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::id::RunId;
 use crate::service::RunIndex;
 use crate::store::{Store, StoreError};
+use crate::text::error_chain;
 
 use super::run_list::RunListEntry;
 
@@ -39,7 +40,7 @@ pub(super) fn report_changes(
             let message = match changes.recv().await {
                 Ok(_) if news.receiver_count() == 0 => continue,
                 Ok(run) => message(&store, &run).await.unwrap_or_else(|error| {
-                    tracing::warn!(%run, %error, "cannot report a change of a run");
+                    tracing::warn!(%run, error = %error_chain(&error), "cannot report a change of a run");
                     missed()
                 }),
                 Err(RecvError::Lagged(_)) => missed(),

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::text::error_chain;
 use axum::Router;
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
@@ -63,7 +64,7 @@ impl ApiListener {
             ..files
         };
         if let Err(error) = setrlimit(Resource::Nofile, most) {
-            tracing::warn!(%error, "cannot raise the limit of open files");
+            tracing::warn!(error = %error_chain(&error), "cannot raise the limit of open files");
         }
         match address {
             ListenAddress::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),

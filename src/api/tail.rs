@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::id::RunId;
 use crate::state::{if_exists, whole_length};
+use crate::text::error_chain;
 
 use super::watched_log::WatchedLog;
 
@@ -233,10 +234,10 @@ async fn follow(tail: Weak<Tail>) {
             return;
         };
         if let Err(error) = tail.log.update().await {
-            tracing::warn!(run = %tail.log.run, %error, "cannot copy the mirrored events of the run");
+            tracing::warn!(run = %tail.log.run, error = %error_chain(&error), "cannot copy the mirrored events of the run");
         }
         if let Err(error) = tail.advance() {
-            tracing::warn!(run = %tail.log.run, %error, "cannot read the event log of the run");
+            tracing::warn!(run = %tail.log.run, error = %error_chain(&error), "cannot read the event log of the run");
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use crate::event::{Event, EventSink};
 use crate::state::{StateError, open_to_append, repair_log, to_json};
+use crate::text::error_chain;
 
 /// Appends events to the log of the run, then passes them on.
 ///
@@ -33,13 +34,12 @@ impl EventLog {
         let mut line = to_json(&self.path, event)?;
         line.push(b'\n');
         let mut opened = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut file = match opened.take() {
-            Some(file) => file,
-            None => {
-                // Or else this line continues the incomplete one.
-                repair_log(&self.path)?;
-                open_to_append(&self.path)?
-            }
+        let mut file = if let Some(file) = opened.take() {
+            file
+        } else {
+            // Otherwise this line would continue the incomplete one.
+            repair_log(&self.path)?;
+            open_to_append(&self.path)?
         };
         file.write_all(&line)
             .map_err(StateError::io("write", &self.path))?;
@@ -51,7 +51,8 @@ impl EventLog {
 impl EventSink for EventLog {
     fn emit(&self, event: &Event) {
         if let Err(error) = self.append(event) {
-            let warn = || tracing::warn!(%error, "cannot write the event log of the run");
+            let warn =
+                || tracing::warn!(error = %error_chain(&error), "cannot write the event log of the run");
             self.warning.call_once(warn);
         }
         self.next.emit(event);

@@ -10,7 +10,7 @@ use minijinja::{Environment, Value};
 use serde::Serialize;
 
 use crate::api::page_templates;
-use crate::text::{cut_middle, url_part};
+use crate::text::{cut_middle, error_chain, url_part};
 
 use super::assets;
 use super::client::PageError;
@@ -69,7 +69,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     templates.add_function("asset", assets::address);
     for (name, text) in TEMPLATES {
         if let Err(error) = templates.add_template(name, text) {
-            tracing::error!(name, %error, "a template of the dashboard is not valid");
+            tracing::error!(name, error = %error_chain(&error), "a template of the dashboard is not valid");
         }
     }
     templates
@@ -109,7 +109,7 @@ impl Page {
             .get_template(self.template)
             .and_then(|template| template.render(&self.values));
         rendered.map_err(|error| {
-            tracing::error!(template = self.template, %error, "cannot render a page");
+            tracing::error!(template = self.template, error = %error_chain(&error), "cannot render a page");
             PageError::internal("the page cannot be rendered")
         })
     }

@@ -71,6 +71,7 @@ use tokio::task::JoinSet;
 
 use crate::network::Policy;
 use crate::network::probe::Beacon;
+use crate::text::error_chain;
 use audit::AuditSink;
 use shared::GatewayCore;
 use slots::ConnectionSlots;
@@ -183,7 +184,7 @@ impl Gateway {
         let core = self.core.clone();
         self.spawn(async move {
             if let Err(error) = dns::serve_udp(core, socket).await {
-                tracing::warn!(%error, "the DNS server of the gateway stopped");
+                tracing::warn!(error = %error_chain(&error), "the DNS server of the gateway stopped");
             }
         });
         Ok(())

@@ -1,5 +1,6 @@
 //! The limit of open files of this process.
 
+use crate::text::error_chain;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -10,7 +11,7 @@ const OPEN_FILES: [u64; 2] = [65_536, 10_240];
 pub(super) fn raise_open_files_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = raise_limit(limit, |raised| setrlimit(Resource::Nofile, raised)) {
-        tracing::warn!(%error, "cannot raise the limit of open files");
+        tracing::warn!(error = %error_chain(&error), "cannot raise the limit of open files");
     }
 }
 

@@ -18,7 +18,7 @@ use super::forge::GitHubForge;
 use super::retry;
 use crate::id::{ObjectId, RunId};
 use crate::scm::ScmError;
-use crate::text::url_part;
+use crate::text::{error_chain, url_part};
 
 /// The refs of claims, by the numbers of their issues.
 const REFS: &str = "refs/ralph/claims/";
@@ -162,7 +162,7 @@ impl Claims {
                 Err(error)
                     if error.status() == Some(404) || matches!(error, GitHubError::Response { .. }) =>
                 {
-                    tracing::warn!(%error, name = found.name, "cannot read a claim");
+                    tracing::warn!(error = %error_chain(&error), name = found.name, "cannot read a claim");
                     continue;
                 }
                 Err(error) => return Err(error),

@@ -13,6 +13,7 @@ use super::spec::BuildMode;
 use crate::digest::Digest;
 use crate::exec::{OutputLine, OutputSink};
 use crate::nix::{Flake, FlakeInputs, FlakeOutput, FlakeRef, NixError};
+use crate::text::error_chain;
 
 /// A package of a flake, and the hash of its inputs.
 #[derive(Clone, Debug)]
@@ -170,7 +171,7 @@ struct Tee<'a> {
 impl OutputSink for Tee<'_> {
     fn line(&mut self, line: OutputLine) {
         if let Err(error) = writeln!(self.file, "{}", line.text) {
-            tracing::warn!(%error, "cannot write to the build log");
+            tracing::warn!(error = %error_chain(&error), "cannot write to the build log");
         }
         self.output.line(line);
     }

@@ -11,6 +11,7 @@ use super::reference::ImageReference;
 use super::tag::ImageTag;
 use crate::digest::Digest;
 use crate::engine::{EngineError, EngineImage, EngineImageReference};
+use crate::text::error_chain;
 
 /// A planned image, and its name in a registry.
 #[derive(Clone, Debug)]
@@ -121,7 +122,7 @@ impl RegistryImage {
             None => builder.engine.remove_image(&self.remote.to_string()).await,
         };
         if let Err(error) = restored {
-            tracing::warn!(%error, image = %self.remote, "cannot give the name back to its earlier image");
+            tracing::warn!(error = %error_chain(&error), image = %self.remote, "cannot give the name back to its earlier image");
         }
     }
 }

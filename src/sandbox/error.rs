@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::session::SessionError;
 use crate::id::RunId;
+use crate::text::error_chain;
 
 /// Why a sandbox operation failed. A command that exits with an error is not a `SandboxError` but an
 /// [`Exit`](crate::exec::Exit).
@@ -239,9 +240,9 @@ impl Error for SandboxError {
 }
 
 /// Logs a failed removal after another error, which is the one to report.
-pub(super) fn warn_not_removed(sandbox: &str, removed: Result<(), impl fmt::Display>) {
+pub(super) fn warn_not_removed(sandbox: &str, removed: Result<(), impl Error + 'static>) {
     if let Err(error) = removed {
-        tracing::warn!(sandbox, %error, "cannot remove a sandbox after an error");
+        tracing::warn!(sandbox, error = %error_chain(&error), "cannot remove a sandbox after an error");
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::id::RunId;
 use crate::network::Policy;
+use crate::text::error_chain;
 
 /// Runs the containers or VMs of one provider.
 #[async_trait]
@@ -258,7 +259,7 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
                 Ok(Some(sandbox)) => return Ok(Some(sandbox)),
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(sandbox = dir.name(), %error, "cannot reuse a sandbox, removing it");
+                    tracing::warn!(sandbox = dir.name(), error = %error_chain(&error), "cannot reuse a sandbox, removing it");
                 }
             }
             self.discard(&dir).await?;
@@ -284,7 +285,7 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
             }
             // The orphan of another user can only be removed by that user.
             if let Err(error) = self.remove_found(&found, RemovalScope::Orphans).await {
-                tracing::warn!(sandbox = found.listing.id, %error, "cannot remove an orphaned sandbox");
+                tracing::warn!(sandbox = found.listing.id, error = %error_chain(&error), "cannot remove an orphaned sandbox");
             }
         }
         Ok(())

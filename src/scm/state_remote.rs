@@ -13,6 +13,7 @@ use super::ref_move::RefMove;
 use super::repository::Repository;
 use crate::exec::{Command, Host};
 use crate::id::{ObjectId, RunId};
+use crate::text::error_chain;
 
 /// The waits before a push that failed is tried again. The work of an iteration depends on it.
 const RETRY_WAITS: [Duration; 3] = [
@@ -132,7 +133,7 @@ impl Checkpoints {
             let pushed: Result<(), ScmError> = results.and_then(|results| results.into_iter().collect());
             match (pushed, waits.next()) {
                 (Err(error @ ScmError::Git { .. }), Some(wait)) => {
-                    tracing::warn!(%error, "cannot push a checkpoint; trying again");
+                    tracing::warn!(error = %error_chain(&error), "cannot push a checkpoint; trying again");
                     sleep(wait).await;
                 }
                 (pushed, _) => return pushed,

@@ -15,6 +15,7 @@ use tokio::time::sleep;
 use crate::assembly::AssemblyError;
 use crate::state::{Intervention, RunDir, StateError, if_exists};
 use crate::store::{EventFile, LeaseState, QueueClaim, Store};
+use crate::text::error_chain;
 
 /// How often requests are looked for and events mirrored.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -57,7 +58,7 @@ impl<'a> Exchange<'a> {
     pub(super) async fn run(&mut self) -> Infallible {
         loop {
             if let Err(error) = self.move_requests().await {
-                tracing::warn!(run = %self.claim.run, %error, "cannot move requests of people to the run");
+                tracing::warn!(run = %self.claim.run, error = %error_chain(&error), "cannot move requests of people to the run");
             }
             self.mirror().await;
             sleep(INTERVAL).await;
@@ -67,7 +68,7 @@ impl<'a> Exchange<'a> {
     /// Mirrors what is left.
     pub(super) async fn mirror(&mut self) {
         if let Err(error) = self.try_mirror().await {
-            tracing::warn!(run = %self.claim.run, %error, "cannot mirror events; trying again");
+            tracing::warn!(run = %self.claim.run, error = %error_chain(&error), "cannot mirror events; trying again");
         }
     }
 

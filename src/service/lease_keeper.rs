@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::assembly::Surroundings;
 use crate::runner::Ledger;
 use crate::store::{LeaseState, QueueClaim, Store};
+use crate::text::error_chain;
 use crate::usage::Usd;
 
 /// How long to wait after a renewal that failed.
@@ -80,7 +81,7 @@ async fn keep(
             }
             Ok(Ok(LeaseState::Lost)) | Err(_) => return,
             Ok(Err(error)) => {
-                tracing::warn!(run = %claim.run, %error, "cannot renew a lease; trying again");
+                tracing::warn!(run = %claim.run, error = %error_chain(&error), "cannot renew a lease; trying again");
                 next = Instant::now() + RETRY_PAUSE.min(lease / 10);
             }
         }

@@ -18,6 +18,7 @@ use crate::assembly::{AssemblyError, Surroundings};
 use crate::id::RunId;
 use crate::state::{RunLock, Runs, StateError, entries_of};
 use crate::store::{IndexedRun, Store};
+use crate::text::error_chain;
 
 use super::journals::Journals;
 
@@ -173,7 +174,7 @@ impl RunIndex {
     /// Looks at a run after a change that is made, whatever comes of the look.
     pub(crate) async fn refresh_if_possible(&self, run: &RunId) {
         if let Err(error) = self.refresh(vec![run.clone()]).await {
-            tracing::warn!(%run, %error, "cannot index a run");
+            tracing::warn!(%run, error = %error_chain(&error), "cannot index a run");
         }
     }
 
@@ -208,7 +209,7 @@ impl RunIndex {
         while let Some(index) = index.upgrade() {
             let began = Instant::now();
             if let Err(error) = index.look().await {
-                tracing::warn!(%error, "cannot update the index of runs");
+                tracing::warn!(error = %error_chain(&error), "cannot update the index of runs");
             }
             drop(index);
             sleep((began.elapsed() * LOOK_SHARE).clamp(LOOK_INTERVAL, LONGEST_PAUSE)).await;
@@ -271,7 +272,7 @@ fn changed_runs(
             }
             // One unreadable run must not hide the others. It is read again when it changes.
             Err(error) => {
-                tracing::warn!(run = %id, %error, "cannot index the run");
+                tracing::warn!(run = %id, error = %error_chain(&error), "cannot index the run");
                 changed.marks.push((id, mark));
             }
         }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ObjectId, RunId};
+use crate::text::error_chain;
 
 use super::lock::{lock_file, read_owner};
 use super::{
@@ -159,7 +160,9 @@ impl Runs {
                 // Another process removed it meanwhile, or the sandbox of a trial has this directory.
                 Err(StateError::NoSuchRun { .. }) => {}
                 // One unreadable run must not hide the others.
-                Err(error) => tracing::warn!(run = %id, %error, "skipped a run that cannot be read"),
+                Err(error) => {
+                    tracing::warn!(run = %id, error = %error_chain(&error), "skipped a run that cannot be read");
+                }
             }
         }
         runs.sort_by(|a, b| (a.facts.created, &a.facts.id).cmp(&(b.facts.created, &b.facts.id)));

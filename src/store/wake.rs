@@ -6,6 +6,7 @@ use sqlx::postgres::PgListener;
 
 use super::pool::StorePool;
 use super::{Store, StoreError};
+use crate::text::error_chain;
 
 /// The channel of notifications.
 const CHANNEL: &str = "ralph_queue";
@@ -41,7 +42,7 @@ impl Store {
         };
         let notify = sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL);
         if let Err(error) = notify.execute(pool).await {
-            tracing::warn!(%error, "cannot wake workers; they look at the queue every two seconds");
+            tracing::warn!(error = %error_chain(&error), "cannot wake workers; they look at the queue every two seconds");
         }
     }
 }
@@ -55,7 +56,7 @@ impl WorkSignal {
         };
         let notified = async {
             if let Err(error) = listener.recv().await {
-                tracing::warn!(%error, "cannot listen for work; looking every two seconds");
+                tracing::warn!(error = %error_chain(&error), "cannot listen for work; looking every two seconds");
                 std::future::pending::<()>().await;
             }
         };

@@ -10,6 +10,7 @@ use crate::gateway::CredentialInjector;
 use crate::gateway::broker::{BrokerHandle, VerifyError, check_health};
 use crate::network::HostName;
 use crate::sandbox::CredentialRoute;
+use crate::text::error_chain;
 
 use super::super::{AssemblyError, ErrorTopic};
 
@@ -55,7 +56,7 @@ impl BrokerEndpoint {
             let (broker, host) = (broker.clone(), host.clone());
             servers.spawn(async move {
                 if let Err(error) = broker.serve(listener, &host).await {
-                    tracing::warn!(%error, %host, "the broker stopped serving");
+                    tracing::warn!(error = %error_chain(&error), %host, "the broker stopped serving");
                 }
             });
             let proxied = route == CredentialRoute::ProxiedLoopback;

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use super::{AuditRecord, AuditSink, AuditVerdict};
 use crate::clock::Clock;
+use crate::text::error_chain;
 
 /// Writes records to a file of limited size.
 ///
@@ -224,7 +225,7 @@ impl LogState {
                 };
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot write the network audit");
+                tracing::warn!(error = %error_chain(&error), "cannot write the network audit");
                 // Opening it again removes an incomplete line.
                 self.file = None;
             }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::CallAmount;
+use crate::text::error_chain;
 
 /// An entry of the file.
 #[derive(Serialize, Deserialize)]
@@ -126,7 +127,7 @@ fn sync(file: &File, written: &Receiver<()>) {
     while written.recv().is_ok() {
         while written.try_recv().is_ok() {}
         if let Err(error) = file.sync_data() {
-            tracing::warn!(%error, "cannot sync the file of the meter");
+            tracing::warn!(error = %error_chain(&error), "cannot sync the file of the meter");
         }
     }
 }

@@ -8,6 +8,7 @@ use super::partial_archive;
 use crate::digest::Digest;
 use crate::engine::{Engine, EngineError, ProgressSink, TarStream};
 use crate::image::error::ImageError;
+use crate::text::error_chain;
 
 /// An image that was read and arranged, ready to be sent.
 #[derive(Debug)]
@@ -106,7 +107,7 @@ impl Upload<'_> {
             match self.send(arrangement, progress).await {
                 Ok(trial) => return Ok((self.sent(arrangement), trial)),
                 Err(error) if is_final(&error) => return Err(error),
-                Err(error) => tracing::info!(%error, "sending all layers of the image"),
+                Err(error) => tracing::info!(error = %error_chain(&error), "sending all layers of the image"),
             }
         }
         let complete = arrangement.complete();
@@ -129,7 +130,7 @@ impl Upload<'_> {
         if !self.existed
             && let Err(error) = self.engine.remove_image(&self.id.to_string()).await
         {
-            tracing::warn!(%error, "cannot remove an incomplete image");
+            tracing::warn!(error = %error_chain(&error), "cannot remove an incomplete image");
         }
         if is_final(&error) {
             return Err(error);
@@ -207,7 +208,7 @@ async fn remove(engine: &Engine, trial: Option<String>) {
     if let Some(trial) = trial
         && let Err(error) = engine.remove_container(&trial).await
     {
-        tracing::warn!(%error, "cannot remove a trial container");
+        tracing::warn!(error = %error_chain(&error), "cannot remove a trial container");
     }
 }
 

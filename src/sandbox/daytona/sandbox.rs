@@ -18,6 +18,7 @@ use crate::sandbox::lifecycle::{Lifecycle, LifecycleState};
 use crate::sandbox::session::{SessionContext, SessionError, WarmSession};
 use crate::sandbox::session_slot::{SessionSlot, WarmSandbox};
 use crate::sandbox::{END_PROCESSES, Sandbox, SandboxError, SandboxFiles};
+use crate::text::error_chain;
 
 /// How often activity is reported while a command runs. Daytona does not detect it by itself.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(120);
@@ -53,7 +54,7 @@ impl DaytonaSandbox {
                         reported = call.done() => reported,
                     };
                     if let Err(error) = reported {
-                        tracing::warn!(sandbox = self.id(), %error, "cannot report activity to Daytona");
+                        tracing::warn!(sandbox = self.id(), error = %error_chain(&error), "cannot report activity to Daytona");
                     }
                 }
             }

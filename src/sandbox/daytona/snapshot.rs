@@ -8,6 +8,7 @@ use super::size::size;
 use super::storage;
 use crate::engine::{ContentArchive, Digest};
 use crate::sandbox::{ImageRecords, Resources, SandboxSpec};
+use crate::text::error_chain;
 
 /// How many hexadecimal digits of the hash a name contains.
 const HASH_DIGITS: usize = 12;
@@ -60,7 +61,7 @@ pub(super) async fn ensure(
         let noted = records.map_or(Ok(()), |records| records.note(&planned.name));
         if let Err(error) = noted {
             // It then counts as a colleague's, and is kept for longer.
-            tracing::warn!(snapshot = planned.name, %error, "cannot record a snapshot");
+            tracing::warn!(snapshot = planned.name, error = %error_chain(&error), "cannot record a snapshot");
         }
     };
     api.ensure_snapshot(&planned, record).await?;

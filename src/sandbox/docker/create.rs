@@ -15,6 +15,7 @@ use super::sandbox::DockerSandbox;
 use super::seal::{SealError, holder, report_step};
 use super::workspace::{self, WorkspacePlace};
 use crate::engine::{Container, ContainerNetwork, EngineError, LimitKind};
+use crate::text::error_chain;
 
 /// How long a failed creation waits for an engine that restarts, to remove what it created.
 const ENGINE_RESTART: Duration = Duration::from_secs(30);
@@ -59,7 +60,7 @@ async fn remove_created(
                 Err(error) if is_unreachable(&error) => {
                     if is_first {
                         let seconds = ENGINE_RESTART.as_secs();
-                        tracing::warn!(sandbox = dir.name(), %error, "waiting up to {seconds} s to remove the sandbox");
+                        tracing::warn!(sandbox = dir.name(), error = %error_chain(&error), "waiting up to {seconds} s to remove the sandbox");
                     }
                     is_first = false;
                     sleep(RETRY_PAUSE).await;

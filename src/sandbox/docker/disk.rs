@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use self::free_space::{DiskMeasurement, FreeSpace};
 use self::volume::VolumeChecks;
 use super::exec::ContainerCommands;
+use crate::text::error_chain;
 
 /// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -128,7 +129,7 @@ fn excess(size: u64, limit: u64) -> String {
 async fn container_size(container: &ContainerCommands) -> u64 {
     let size = container.engine.container_size(&container.container).await;
     size.unwrap_or_else(|error| {
-        tracing::warn!(%error, container = container.container, "cannot measure the size of a container");
+        tracing::warn!(error = %error_chain(&error), container = container.container, "cannot measure the size of a container");
         0
     })
 }

@@ -10,6 +10,7 @@ use super::super::exec::ContainerCommands;
 use super::free_space::engine_shortage;
 use super::{PAUSE_FACTOR, container_size, excess};
 use crate::engine::EngineError;
+use crate::text::error_chain;
 
 /// The pause between two checks. Each starts commands in the container.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -41,7 +42,7 @@ impl VolumeChecks {
                 Ok(None) => failures = 0,
                 // One failure may have another reason, such as a container that was just stopped.
                 Err(error) => {
-                    tracing::warn!(%error, container = container.container, "cannot measure the size of a workspace");
+                    tracing::warn!(error = %error_chain(&error), container = container.container, "cannot measure the size of a workspace");
                     failures += 1;
                 }
             }
