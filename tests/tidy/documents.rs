@@ -255,19 +255,49 @@ fn broken_links(file: &File) -> Vec<String> {
         .parent()
         .map(Path::to_owned)
         .unwrap_or_default();
-    let is_broken = |(_, link): &(usize, String)| match link.strip_prefix('/') {
-        Some(path) => !repository::root().join(path).exists(),
-        None => !folder.join(link).exists(),
+    let is_broken = |(_, link): &(usize, String)| {
+        let (path, section) = link.split_once('#').unwrap_or((link, ""));
+        let target = match path.strip_prefix('/') {
+            Some(path) => repository::root().join(path),
+            None if path.is_empty() => repository::root().join(&file.path),
+            None => folder.join(path),
+        };
+        let is_page = target.extension().is_some_and(|extension| extension == "md");
+        let has_section = || {
+            let text = if path.is_empty() {
+                file.text.clone()
+            } else {
+                std::fs::read_to_string(&target).unwrap()
+            };
+            sections(&text).contains(section)
+        };
+        !target.exists() && !path.is_empty() || is_page && !section.is_empty() && !has_section()
     };
     let shown = |(line, link)| format!("{}:{line}: {link}", file.path);
     links(&file.text).filter(is_broken).map(shown).collect()
 }
 
+/// The names by which links lead to the headings of a Markdown text: its words in small letters, joined by `-`.
+fn sections(text: &str) -> BTreeSet<String> {
+    let mut in_code = false;
+    let headings = text.lines().filter(move |line| {
+        in_code ^= line.starts_with("```");
+        !in_code && line.starts_with('#')
+    });
+    let name = |heading: &str| {
+        let kept = heading.trim_start_matches('#').trim().chars();
+        kept.filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+            .map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() })
+            .collect()
+    };
+    headings.map(name).collect()
+}
+
 /// Where the files of this repository are on the web.
 const REPOSITORY: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main");
 
-/// The links `[text](path)` of a Markdown text to files of this repository, with their lines; not those in blocks of code. One
-/// by the address of the repository begins with `/`.
+/// The links `[text](path#section)` of a Markdown text to files of this repository, with their lines; not those in blocks of code.
+/// One by the address of the repository begins with `/`.
 fn links(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut in_code = false;
     let prose = text.lines().enumerate().filter(move |(_, line)| {
@@ -279,7 +309,7 @@ fn links(text: &str) -> impl Iterator<Item = (usize, String)> {
         let ends = line
             .split("](")
             .skip(1)
-            .filter_map(|rest| rest.split([')', '#', ' ']).next())
+            .filter_map(|rest| rest.split([')', ' ']).next())
             .map(|link| link.strip_prefix(REPOSITORY).unwrap_or(link));
         ends.filter(|link| !link.is_empty() && !link.contains(':'))
             .map(str::to_owned)
@@ -299,7 +329,8 @@ mod tests {
     fn only_relative_links_of_the_prose_count() {
         let text = "[a](b.md) [c](d/e.md#part)\n```\n[f](g)\n```\n[h](https://i.example) [j](#k) [l](m)";
         let found: Vec<_> = links(text).collect();
-        let expected = [(1, "b.md"), (1, "d/e.md"), (5, "m")].map(|(line, link)| (line, link.to_owned()));
+        let expected = [(1, "b.md"), (1, "d/e.md#part"), (5, "#k"), (5, "m")]
+            .map(|(line, link)| (line, link.to_owned()));
         assert_eq!(found, expected);
     }
 
@@ -344,13 +375,17 @@ mod tests {
     #[test]
     fn a_link_is_followed_from_its_own_document() {
         let text = format!(
-            "[a](main.rs) [b](../run) [c](nowhere.md) [d]({REPOSITORY}/src) [e]({REPOSITORY}/nowhere)"
+            "# One `word`: two\n[a](main.rs) [b](../run) [c](nowhere.md) [d]({REPOSITORY}/src) [e]({REPOSITORY}/nowhere) \
+             [f](#one-word-two) [g](#three) [h](../../README.md#none) [i]({REPOSITORY}/README.md#more)"
         );
         let file = File {
             path: "tests/tidy/x.md".into(),
             text,
         };
-        let expected = ["tests/tidy/x.md:1: nowhere.md", "tests/tidy/x.md:1: /nowhere"];
-        assert_eq!(broken_links(&file), expected);
+        let broken = ["nowhere.md", "/nowhere", "#three", "../../README.md#none"];
+        assert_eq!(
+            broken_links(&file),
+            broken.map(|link| format!("tests/tidy/x.md:2: {link}"))
+        );
     }
 }
