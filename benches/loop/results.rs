@@ -235,7 +235,7 @@ fn version(line: String) -> String {
     number.map(str::to_owned).unwrap_or(line)
 }
 
-/// What a command prints first; `None` if it is not there or fails.
+/// The first line that a command prints and that is not empty; `None` if it is not there or fails.
 #[expect(clippy::disallowed_methods, reason = "the peers are programs")]
 fn first_line(command: &[String]) -> Option<String> {
     let output = std::process::Command::new(command.first()?)
@@ -243,8 +243,8 @@ fn first_line(command: &[String]) -> Option<String> {
         .output()
         .ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = text.lines().next()?.trim().to_owned();
-    (output.status.success() && !line.is_empty()).then_some(line)
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    output.status.success().then(|| line.to_owned())
 }
 
 #[expect(clippy::disallowed_methods, reason = "benches/run sets it")]
