@@ -10,6 +10,7 @@ use regex_lite::Regex;
 use serde_json::Value;
 
 use crate::desk::Desk;
+use crate::fault::Fault;
 use crate::support::engine::docker;
 use crate::support::ralph::{commit, doing, ending, process_ids_of, processes_of, run, script, write};
 
@@ -30,8 +31,9 @@ pub fn steps(run_number: usize) -> Value {
     script([step(1), step(2), step(3), last])
 }
 
-/// The run has the result of [`steps`] without a fault: nothing is lost, and nothing is there twice.
-pub fn assert_undisturbed(desk: &Desk, run: &str) {
+/// The run has the result of [`steps`] without a fault: nothing is lost, and nothing is there twice. But a command whose processes were
+/// killed in the sandbox has failed: the agent was told, and the scripted one does not repeat it.
+pub fn assert_undisturbed(desk: &Desk, run: &str, fault: Fault) {
     let journal = desk.journal(run);
     let shown: Vec<String> = journal.iter().map(in_short).collect();
     let shown = format!("{run}:\n{}", shown.join("\n"));
@@ -43,15 +45,22 @@ pub fn assert_undisturbed(desk: &Desk, run: &str) {
     let seqs = journal.iter().map(|line| line["seq"].as_u64().unwrap());
     assert!(seqs.eq(1..=journal.len() as u64), "gaps in {shown}");
     let branch = desk.branch(run);
-    assert_eq!(
-        desk.subjects(run),
-        ["Step 4", "Step 3", "Step 2", "Step 1"],
-        "{run}"
-    );
+    let subjects = desk.subjects(run);
+    let failed = if fault == Fault::KillInside {
+        failed_steps(desk, run)
+    } else {
+        BTreeSet::new()
+    };
+    let mut expected = ["Step 4", "Step 3", "Step 2", "Step 1"]
+        .map(str::to_owned)
+        .to_vec();
+    expected.retain(|step| !failed.contains(step) || subjects.contains(step));
+    assert_eq!(subjects, expected, "{run}");
     let files = desk.place.git(&["ls-tree", "--name-only", &branch]);
     assert_eq!(files, "README.md\na.txt\nb.txt\ntest.sh\n", "{run}");
     let text = desk.place.git(&["show", &format!("{branch}:a.txt")]);
-    assert!(text.starts_with("hello 3 "), "{run}: {text}");
+    let last_text = subjects[1].replace("Step", "hello");
+    assert!(text.starts_with(&format!("{last_text} ")), "{run}: {text}");
     let note = desk
         .place
         .git(&["notes", "--ref=ralph-evidence", "show", &branch]);
@@ -63,6 +72,21 @@ pub fn assert_undisturbed(desk: &Desk, run: &str) {
         !keys.is_empty() && once.len() == keys.len(),
         "evidence of {run}: {keys:?}"
     );
+}
+
+/// The steps of which an action failed, on any host.
+fn failed_steps(desk: &Desk, run: &str) -> BTreeSet<String> {
+    let logs =
+        ["user", "first", "second"].map(|host| desk.home(host).join("runs").join(run).join("events.jsonl"));
+    let text: String = logs
+        .iter()
+        .filter_map(|log| fs::read_to_string(log).ok())
+        .collect();
+    text.lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|event| event["event"] == "action" && !event["failed"].is_null())
+        .map(|event| format!("Step {}", event["iteration"]))
+        .collect()
 }
 
 /// A line of the journal, for people.

@@ -76,7 +76,7 @@ impl Queue {
             self.prune(soak);
         }
         for run in &runs {
-            assert_undisturbed(&self.desk, run);
+            assert_undisturbed(&self.desk, run, round.fault);
         }
         self.runs.extend(runs);
         assert_repository(&self.desk, &self.runs);

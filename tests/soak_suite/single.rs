@@ -47,7 +47,7 @@ pub fn play(soak: &mut Soak, round: &Round) -> Played {
     }
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let run = desk.place.run_id();
-    assert_undisturbed(&desk, &run);
+    assert_undisturbed(&desk, &run, round.fault);
     assert_repository(&desk, std::slice::from_ref(&run));
     assert_nothing_left(&desk, &[], &[], soak.engine.as_ref());
     Played { runs: 1, strikes }
