@@ -134,21 +134,13 @@ fn circumstances(bench: &str, load: &str, tools: &[Tool]) -> Map<String, Value> 
     let memory = field(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
     let kilobytes: f64 = memory.trim_end_matches(" kB").parse().unwrap_or(0.0);
     let load: Option<f64> = load.split(' ').next().and_then(|one| one.parse().ok());
-    let commit = [
-        "git",
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=12",
-        "--exclude=*",
-    ];
     let versions = tools
         .iter()
         .filter_map(|tool| Some((tool.name.to_owned(), json!(version(first_line(&tool.command)?)))));
     let noted = json!({
         "bench": format!("{bench}{}", suffix()),
         "date": jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
-        "commit": first_line(&commit.map(str::to_owned)),
+        "commit": commit(),
         "quick": quick::is_quick(),
         "optimized": !cfg!(debug_assertions),
         "processor": processor,
@@ -161,6 +153,26 @@ fn circumstances(bench: &str, load: &str, tools: &[Tool]) -> Map<String, Value> 
         Value::Object(noted) => noted,
         _ => Map::new(),
     }
+}
+
+/// The commit that is measured. Results do not make it dirty: the benchmark before has just written its own.
+fn commit() -> Option<String> {
+    let describe = ["git", "describe", "--always", "--abbrev=12", "--exclude=*"];
+    let changes = [
+        "git",
+        "status",
+        "--porcelain",
+        "--",
+        ":(top)",
+        ":(top,exclude)benches/results",
+    ];
+    let commit = first_line(&describe.map(str::to_owned))?;
+    let is_dirty = first_line(&changes.map(str::to_owned)).is_some();
+    Some(if is_dirty {
+        format!("{commit}-dirty")
+    } else {
+        commit
+    })
 }
 
 fn record(figure: &Figure) -> Value {
