@@ -1,5 +1,6 @@
 //! Runs git without the user's settings, hooks, prompts or network.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -96,6 +97,20 @@ impl GitDir {
     /// Runs a command and returns its output. Its failure is an error.
     pub(super) async fn run(&self, command: &Command) -> Result<Vec<u8>, ScmError> {
         output(command, &self.exit(command).await?)
+    }
+}
+
+/// Awaits work that goes on if the caller is dropped, as it is when the lease of a run ends. A git command that writes objects to the
+/// user's repository leaves half a pack there if it is killed.
+pub(super) async fn uninterrupted<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ScmError>> + Send + 'static,
+) -> Result<T, ScmError> {
+    match tokio::spawn(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(cancelled) => Err(ScmError::Start(io::Error::other(cancelled))),
+        },
     }
 }
 

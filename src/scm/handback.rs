@@ -6,7 +6,7 @@ use super::bundle::{BundleError, BundleHeader};
 use super::clone::PrivateClone;
 use super::entry::{GITLINK, TreeChange, TreeEntry};
 use super::error::{HandBackRefusal, ScmError};
-use super::git::revisions;
+use super::git::{revisions, uninterrupted};
 use super::history::{self, HistoryCommit};
 use super::path::RepoPath;
 use super::quarantine::Quarantine;
@@ -211,7 +211,7 @@ async fn add_objects(repository: &Repository, pack: &[u8]) -> Result<(), ScmErro
     } else {
         "index-pack --stdin --fix-thin"
     };
-    let command = repository.git.command(args).stdin(pack);
-    repository.git.run(&command).await?;
-    Ok(())
+    let git = repository.git.clone();
+    let command = git.command(args).stdin(pack);
+    uninterrupted(async move { git.run(&command).await.map(drop) }).await
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use std::{fs, io};
 
 use super::error::ScmError;
-use super::git::{GitDir, hardened, message, one_id, output, records, run_on_host, unexpected};
+use super::git::{
+    GitDir, hardened, message, one_id, output, records, run_on_host, unexpected, uninterrupted,
+};
 use super::import::{FAST_IMPORT, FastImport, read_mark};
 use super::objects;
 use super::path::{RepoPath, collision};
@@ -95,8 +97,14 @@ impl Repository {
         }?;
         let marks = dir.path().join("commit");
         let command = import.finish_silently(self.git.command(FAST_IMPORT), self.format, &marks);
-        self.git.run(&command).await?;
-        read_mark(&std::fs::read(&marks).map_err(ScmError::file("read", &marks))?)
+        let git = self.git.clone();
+        uninterrupted(async move {
+            git.run(&command).await?;
+            let id = read_mark(&std::fs::read(&marks).map_err(ScmError::file("read", &marks))?);
+            drop(dir);
+            id
+        })
+        .await
     }
 
     /// Opens the repository that contains `path`, and checks that its history is complete.

@@ -1,3 +1,6 @@
+use std::fs;
+use std::time::Duration;
+
 use jiff::Timestamp;
 use ralph::id::RunId;
 use ralph::scm::{CheckpointContent, Checkpoints, StateFile};
@@ -59,6 +62,34 @@ async fn temporary_files_are_in_the_scratch_directory() {
         .unwrap_err();
     let message = error.to_string();
     assert!(message.contains(missing.to_str().unwrap()), "{message}");
+}
+
+/// As when the lease of a run ends: git must not be killed amid writing a pack.
+#[tokio::test]
+async fn a_save_that_is_dropped_leaves_no_half_a_pack() {
+    let saver = Saver::new().await;
+    let pack_dir = saver.world.user().join(".git/objects/pack");
+    for step in 0..200 {
+        let files = [file("ralph/progress.md", &format!("{step}\n"))];
+        let save = saver.save(None, 1, &files);
+        let _ = tokio::time::timeout(Duration::from_micros(50 * step), save).await;
+    }
+    let half_packs = || {
+        let names = fs::read_dir(&pack_dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        names
+            .filter(|name| name.to_string_lossy().starts_with("tmp_"))
+            .count()
+    };
+    // Those that were dropped last may still be at work.
+    for _ in 0..100 {
+        if half_packs() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(half_packs(), 0);
 }
 
 #[tokio::test]
