@@ -96,9 +96,12 @@ async fn create(context: &Context, store: &Store, args: &CreateApiTokenArgs) -> 
     }
     context.ui.data(secret.expose())?;
     context.ui.say(format_args!(
-        "Keep it: it is not shown again. It expires in {} days; send it as `Authorization: Bearer TOKEN`.",
+        "Keep it: it is not shown again. It expires in {} days.",
         args.days
     ));
+    context
+        .ui
+        .next("send it to `ralph serve` as `Authorization: Bearer TOKEN`");
     Ok(CliExit::Success)
 }
 
@@ -112,6 +115,7 @@ async fn list(context: &Context, store: &Store, json: bool) -> CliResult {
         .collect();
     if rows.is_empty() && !json {
         context.ui.say("There are no API tokens.");
+        context.ui.next("`ralph api-token create NAME` creates one");
         return Ok(CliExit::Success);
     }
     let mut cells = vec![["NAME", "SCOPE", "CREATED", "EXPIRES"].map(str::to_owned)];
@@ -129,6 +133,7 @@ async fn list(context: &Context, store: &Store, json: bool) -> CliResult {
         ]
     }));
     context.ui.report(json, &rows, align_columns(&cells))?;
+    context.ui.next("`ralph api-token revoke NAME` removes one");
     Ok(CliExit::Success)
 }
 
@@ -149,6 +154,9 @@ async fn revoke(context: &Context, store: &Store, name: &str) -> CliResult {
             .with_hint("`ralph api-token list` lists the tokens"));
     }
     context.ui.say(format_args!("Revoked {name}."));
+    context
+        .ui
+        .next("`ralph api-token list` shows the tokens that are left");
     Ok(CliExit::Success)
 }
 
@@ -159,9 +167,8 @@ async fn login(context: &Context, store: &Store, args: &LoginArgs) -> CliResult 
         .add_api_secret(&secret, kind, &args.name, args.scope, LOGIN_LINK)
         .await?;
     context.ui.data(secret.expose())?;
-    context
-        .ui
-        .say("It works once: `POST /api/login` exchanges it for a session.");
+    context.ui.say("It works once, within 15 minutes.");
+    context.ui.next("`POST /api/login` exchanges it for a session");
     Ok(CliExit::Success)
 }
 

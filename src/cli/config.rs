@@ -27,6 +27,9 @@ pub(super) fn config(context: &Context, command: ConfigCommand) -> CliResult {
             let rows = configuration(context, Vec::new())?.rows();
             let cells: Vec<_> = rows.iter().map(ConfigRow::cells).collect();
             context.ui.report(json, &rows, align_columns(&cells))?;
+            context.ui.next(
+                "change a value in `ralph.toml`, or for one run with `ralph run --set KEY=VALUE`; `ralph config schema` describes each",
+            );
         }
         ConfigCommand::Schema => context.ui.json(&schema())?,
     }

@@ -65,15 +65,7 @@ pub(super) async fn intervene(context: &Context, args: LiveRunArgs, request: Int
         return Ok(CliExit::Success);
     }
     let run = select_live_run(context, args.run.as_deref())?;
-    let continues = matches!(request, Intervention::Pause | Intervention::Stop);
-    leave(context, &run, request)?;
-    let id = &run.facts().id;
-    context.ui.next(if continues {
-        format!("`ralph resume {id}` continues it")
-    } else {
-        format!("`ralph watch {id}` shows it at work")
-    });
-    Ok(CliExit::Success)
+    leave(context, &run, request)
 }
 
 pub(super) async fn note(context: &Context, args: NoteArgs) -> CliResult {
@@ -154,23 +146,32 @@ async fn leave_elsewhere(
     context.ui.say(format_args!(
         "Left for run {run}, which {owner} works on: {what}."
     ));
+    context.ui.next(format_args!(
+        "`ralph status {run}` shows what the store knows of it"
+    ));
     store.close().await;
     Ok(true)
 }
 
-/// Says when a request takes effect.
+/// Says when a request takes effect, and what to do next.
 pub(super) fn said(context: &Context, run: &RunDir, request: &InterventionRequest) {
-    let id = &run.facts().id;
+    let (id, is_live) = (&run.facts().id, is_live(run));
     let what = request.intervention.summary();
     let text = match &request.intervention {
         Intervention::Stop => format!("Asked it to stop: run {id}."),
         Intervention::Pause => format!("Asked it to pause after this iteration: run {id}."),
         Intervention::Rotate => format!("Asked it for a fresh iteration: run {id}."),
-        Intervention::AllowHosts { .. } if is_live(run) => {
+        Intervention::AllowHosts { .. } if is_live => {
             format!("Asked run {id}, which takes it at once, except for new ports: {what}.")
         }
-        _ if is_live(run) => format!("Left for run {id}, before its next iteration: {what}."),
-        _ => format!("Left for run {id}, when `ralph resume {id}` continues it: {what}."),
+        _ if is_live => format!("Left for run {id}, before its next iteration: {what}."),
+        _ => format!("Left for run {id}, for when it is continued: {what}."),
     };
     context.ui.say(text);
+    let ends = matches!(request.intervention, Intervention::Pause | Intervention::Stop);
+    context.ui.next(if is_live && !ends {
+        format!("`ralph watch {id}` shows it at work")
+    } else {
+        format!("`ralph resume {id}` continues it")
+    });
 }

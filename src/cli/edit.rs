@@ -48,6 +48,9 @@ pub(super) async fn edit(context: &Context, args: EditArgs) -> CliResult {
     };
     if text == run.next_task()? {
         context.ui.say("The task is the same: nothing to change.");
+        context
+            .ui
+            .next(format_args!("`ralph status {}` shows the run", run.facts().id));
         return Ok(CliExit::Success);
     }
     let request = context.control()?.edit(&run, &text).await?;

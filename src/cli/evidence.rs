@@ -64,8 +64,8 @@ fn key(context: &Context) -> CliResult {
     let path = context.surroundings().evidence_key()?;
     let public = SigningKey::load_or_create(&path)?.public();
     context.ui.data(public.pem().trim_end())?;
-    context.ui.say(format_args!(
-        "{}: commit it on the base branch as {EVIDENCE_KEYS_DIR}/NAME.pem, so that `ralph evidence verify` trusts it",
+    context.ui.next(format_args!(
+        "commit this key ({}) on the base branch as {EVIDENCE_KEYS_DIR}/NAME.pem, so that `ralph evidence verify` trusts it",
         public.id()
     ));
     Ok(CliExit::Success)
@@ -88,8 +88,9 @@ async fn show(context: &Context, args: ShowEvidenceArgs) -> CliResult {
     }
     let text: Vec<String> = statements.iter().map(describe).collect();
     context.ui.report(args.json, &statements, text.join("\n\n"))?;
-    context.ui.say(format_args!(
-        "not verified: anyone can write this; `ralph evidence verify {commit}` checks who signed it"
+    context.ui.say("not verified: anyone can write this");
+    context.ui.next(format_args!(
+        "`ralph evidence verify {commit}` checks who signed it"
     ));
     Ok(CliExit::Success)
 }
@@ -118,6 +119,12 @@ async fn verify(context: &Context, args: VerifyEvidenceArgs) -> CliResult {
     let output: Vec<VerifiedOutput<'_>> = verified.iter().map(output).collect();
     let text: Vec<String> = verified.iter().map(describe_verified).collect();
     context.ui.report(args.json, &output, text.join("\n\n"))?;
+    if let Some(first) = verified.first() {
+        let base = &first.statement.predicate.base;
+        context.ui.next(format_args!(
+            "review the change that passed these commands: `git diff {base} {commit}`"
+        ));
+    }
     Ok(CliExit::Success)
 }
 

@@ -6,6 +6,12 @@ use super::sandbox::parse_age;
 use super::{CliExit, CliResult, Context};
 use crate::text::counted;
 
+/// What to do after runs were removed.
+const REMAINING: &str = "`ralph status` shows the runs that are left";
+
+/// What to do after it was shown what would be removed.
+pub(super) const WITHOUT_DRY_RUN: &str = "the same command without `--dry-run` removes them";
+
 /// Remove runs whole: directory, refs and sandbox; their branches stay
 #[derive(Debug, clap::Args)]
 pub(super) struct RemoveArgs {
@@ -38,6 +44,7 @@ pub(super) async fn remove(context: &Context, args: RemoveArgs) -> CliResult {
         };
         context.ui.say(format_args!("Removed run {id}."));
     }
+    context.ui.next(REMAINING);
     Ok(CliExit::Success)
 }
 
@@ -54,5 +61,11 @@ pub(super) async fn prune(context: &Context, args: PruneArgs) -> CliResult {
     context
         .ui
         .say(format_args!("{verb} {}.", counted(runs.len(), "run")));
+    let has_more_to_do = args.dry_run && !runs.is_empty();
+    context.ui.next(if has_more_to_do {
+        WITHOUT_DRY_RUN
+    } else {
+        REMAINING
+    });
     Ok(CliExit::Success)
 }

@@ -23,6 +23,7 @@ pub(super) async fn store(context: &Context, command: StoreCommand) -> CliResult
             context
                 .ui
                 .say(format_args!("Indexed {} in {address}.", counted(runs, "run")));
+            context.ui.next("`ralph status` lists the runs");
         }
     }
     Ok(CliExit::Success)

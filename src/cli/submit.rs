@@ -87,10 +87,11 @@ pub(super) async fn submit_run(context: &Context, args: SubmitArgs) -> CliResult
     };
     let run = submit(&context.assembly, &store, request).await?;
     store.close().await;
-    context.ui.say(format_args!(
-        "Queued. `ralph worker` works on it; `ralph status` and `ralph logs {run}` show it."
-    ));
+    context.ui.say("Queued.");
     context.ui.data(&run)?;
+    context.ui.next(format_args!(
+        "`ralph worker` works on it, unless one runs already; `ralph status` and `ralph logs {run}` show it"
+    ));
     Ok(CliExit::Success)
 }
 

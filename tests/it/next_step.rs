@@ -79,6 +79,14 @@ fn done() -> Place {
     place
 }
 
+/// The same with the key that signed its evidence in `key.pem`.
+fn keyed() -> Place {
+    let place = done();
+    let printed = place.run(&["evidence", "key"]);
+    place.write("key.pem", &printed.expect(0, &[]).stdout);
+    place
+}
+
 /// The same after a run that waits, and a newer one that is done.
 fn paused_then_done() -> Place {
     let place = paused();
@@ -130,6 +138,25 @@ fn paused() -> Place {
 #[case::token(ready, &["token", "check", "--agent", "claude"], "next: `ralph token check --agent claude --auth oauth --verify`")]
 #[case::no_token(ready, &["token", "check", "--agent", "cursor"], "hint: store a new one: `ralph token store --agent cursor")]
 #[case::selftest(ready, &["selftest", "--type", "local"], "hint: `ralph doctor env`")]
+#[case::pause_of_a_run_that_rests(paused, &["pause", "r"], "hint: ")]
+#[case::note_for_a_run_that_waits(paused, &["note", "Look again."], "next: `ralph resume r")]
+#[case::sign_for_a_run_that_waits(paused, &["sign", "small", "--trigger=a diff", "--instruction=split it"], "next: `ralph resume r")]
+#[case::profile_of_a_run_that_waits(paused, &["profile", "strong-doctor"], "next: `ralph resume r")]
+#[case::retry_of_a_run_that_waits(paused, &["retry"], "next: `ralph resume r")]
+#[case::removed(done, &["rm", "r"], "next: `ralph status` shows the runs that are left")]
+#[case::pruned(done, &["prune", "--older-than=0s"], "next: `ralph status` shows the runs that are left")]
+#[case::would_be_pruned(done, &["prune", "--older-than=0s", "--dry-run"], "next: the same command without `--dry-run` removes them")]
+#[case::nothing_would_be_pruned(done, &["prune", "--older-than=7d", "--dry-run"], "next: `ralph status` shows the runs that are left")]
+#[case::sandboxes_pruned(done, &["sandbox", "prune", "--type=local"], "next: `ralph sandbox ls` shows the sandboxes that are left")]
+#[case::config(ready, &["config", "show"], "next: change a value in `ralph.toml`, or for one run with `ralph run --set KEY=VALUE`")]
+#[case::evidence_key(ready, &["evidence", "key"], "next: commit this key (")]
+#[case::evidence(done, &["evidence", "show", "ralph/t1/say-hello"], "next: `ralph evidence verify ")]
+#[case::verified(keyed, &["evidence", "verify", "ralph/t1/say-hello", "--key=key.pem"], "next: review the change that passed these commands: `git diff ")]
+#[case::submit(ready, &["submit"], "next: `ralph worker` works on it, unless one runs already; `ralph status`")]
+#[case::no_token_of_the_api(ready, &["api-token", "list"], "next: `ralph api-token create NAME` creates one")]
+#[case::token_of_the_api(ready, &["api-token", "create", "ci"], "next: send it to `ralph serve` as `Authorization: Bearer TOKEN`")]
+#[case::login(ready, &["api-token", "login"], "next: `POST /api/login` exchanges it for a session")]
+#[case::rebuild(done, &["store", "rebuild"], "next: `ralph status` lists the runs")]
 #[case::unknown_command(nothing, &["biuld"], "For more information, try '--help'.")]
 fn the_last_line_says_what_to_do_next(
     #[case] place: fn() -> Place,

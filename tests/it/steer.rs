@@ -86,7 +86,9 @@ fn request_file(place: &Place) -> PathBuf {
 #[test]
 fn a_request_that_a_kill_left_in_the_inbox_after_its_checkpoint_is_not_carried_out_again() {
     let place = resting();
-    place.run(&SIGN).expect(0, &["when `ralph resume "]);
+    place
+        .run(&SIGN)
+        .expect(0, &["for when it is continued: ", "next: `ralph resume "]);
     let (request, kept) = (request_file(&place), place.path().join("request"));
     fs::copy(&request, &kept).unwrap();
     // As if ralph was killed after the checkpoint and before it removed the file.

@@ -113,7 +113,7 @@ async fn build_at_provider(
     {
         context.ui.data(dockerfile.trim_end())?;
     }
-    provider_images::status(context, set, args.json).await
+    provider_images::status(context, set, args.json, &args.image.next_step()).await
 }
 
 async fn show_plan(

@@ -64,7 +64,12 @@ impl ProviderImageSet {
 }
 
 /// Shows what sandboxes start from, and everything that ralph made.
-pub(super) async fn status(context: &Context, set: &ProviderImageSet, json: bool) -> CliResult {
+pub(super) async fn status(
+    context: &Context,
+    set: &ProviderImageSet,
+    json: bool,
+    next_step: &str,
+) -> CliResult {
     let (images, now) = (set.list().await?, context.surroundings().now());
     let planned = images.iter().find(|image| image.is_planned);
     let headline = match planned {
@@ -83,6 +88,10 @@ pub(super) async fn status(context: &Context, set: &ProviderImageSet, json: bool
         images: &images,
     };
     context.ui.report(json, &report, lines.join("\n"))?;
+    context.ui.next(match planned {
+        Some(image) if !image.is_present => "`ralph image build` makes it, and so does the next run",
+        _ => next_step,
+    });
     Ok(CliExit::Success)
 }
 
@@ -135,7 +144,9 @@ pub(super) async fn prune(context: &Context, set: &ProviderImageSet, dry_run: bo
     } else {
         let verb = if dry_run { "would remove" } else { "removed" };
         let all = counted(decided.len(), set.images()?.kind());
-        context.ui.say(format_args!("{verb} {} of {all}", old.count()));
+        let count = old.count();
+        context.ui.say(format_args!("{verb} {count} of {all}"));
+        context.ui.next(super::prune::after(dry_run && count > 0));
     }
     Ok(CliExit::Success)
 }

@@ -8,6 +8,7 @@ use crate::image::{KeepReason, LocalImage, PruneDecision, PruneRules};
 
 use super::provider_images;
 use super::selection::ImageFlags;
+use crate::cli::remove::WITHOUT_DRY_RUN;
 use crate::cli::{CliError, CliExit, CliResult, Context};
 use crate::text::counted;
 
@@ -96,7 +97,17 @@ fn show(
         "{verb} {removed} of {}",
         counted(decisions.len(), "image")
     ));
+    context.ui.next(after(args.dry_run && removed > 0));
     Ok(())
+}
+
+/// What to do next; `is_preview` if something would be removed.
+pub(super) fn after(is_preview: bool) -> &'static str {
+    if is_preview {
+        WITHOUT_DRY_RUN
+    } else {
+        "`ralph image status` shows the images that are left"
+    }
 }
 
 fn name(decision: PruneDecision) -> &'static str {

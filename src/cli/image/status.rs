@@ -72,7 +72,7 @@ struct ImageRow<'a> {
 pub(super) async fn status(context: &Context, args: ImageStatusArgs) -> CliResult {
     let setup = args.image.setup(context)?;
     if let Some(set) = setup.provider_images().await? {
-        return provider_images::status(context, &set, args.json).await;
+        return provider_images::status(context, &set, args.json, &args.image.next_step()).await;
     }
     let builder = setup.connect().await?;
     let recipe = setup.read(Some(&builder)).await?;
@@ -97,6 +97,12 @@ pub(super) async fn status(context: &Context, args: ImageStatusArgs) -> CliResul
     };
     let lines = lines(&report, setup.environment.clock.now());
     context.ui.report(args.json, &report, lines.join("\n"))?;
+    context.ui.next(match state {
+        ImageState::Present => args.image.next_step(),
+        ImageState::Stale | ImageState::Missing => {
+            "`ralph image build` makes it, and so does the next run".to_owned()
+        }
+    });
     Ok(CliExit::Success)
 }
 

@@ -8,6 +8,7 @@ use crate::sandbox::{RemovalScope, SandboxListing};
 
 use super::ProviderArgs;
 use super::ls::show;
+use crate::cli::remove::WITHOUT_DRY_RUN;
 use crate::cli::{CliExit, CliResult, Context};
 use crate::text::counted;
 
@@ -53,6 +54,12 @@ pub(in crate::cli) async fn prune(context: &Context, args: PruneSandboxesArgs) -
         if args.dry_run { "Would remove" } else { "Removed" },
         counted(removed.len(), &format!("{} sandbox", provider.name()))
     ));
+    let has_more_to_do = args.dry_run && !removed.is_empty();
+    context.ui.next(if has_more_to_do {
+        WITHOUT_DRY_RUN
+    } else {
+        "`ralph sandbox ls` shows the sandboxes that are left"
+    });
     Ok(CliExit::Success)
 }
 

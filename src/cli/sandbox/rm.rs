@@ -31,5 +31,8 @@ pub(super) async fn rm(context: &Context, args: RemoveSandboxArgs) -> CliResult 
             context.ui.say(format_args!("Removed {}.", listed.id));
         }
     }
+    context
+        .ui
+        .next("`ralph resume RUN` continues a run in a new sandbox");
     Ok(CliExit::Success)
 }
