@@ -111,20 +111,30 @@ pub(super) fn parse<T: std::str::FromStr>(text: &str) -> io::Result<T> {
         .map_err(|_| io::Error::other(format!("`{text}` is not an address")))
 }
 
+/// Every address is the sandbox's own, so a socket whose port is by chance the one that it connects to would reach itself.
+/// The second attempt gets another port, because the first one still has its own.
 pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    let first = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    let stream = if first.local_addr()? == first.peer_addr()? {
+        TcpStream::connect_timeout(&address, TIMEOUT)?
+    } else {
+        first
+    };
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 
-/// Sends one datagram and waits for one.
+/// Sends one datagram and waits for one. As in [`connect`], a socket must not reach itself.
 pub(super) fn exchange(address: SocketAddr, bytes: &[u8]) -> io::Result<Vec<u8>> {
     let any: SocketAddr = match address {
         SocketAddr::V4(_) => parse("0.0.0.0:0")?,
         SocketAddr::V6(_) => parse("[::]:0")?,
     };
-    let socket = UdpSocket::bind(any)?;
+    let mut socket = UdpSocket::bind(any)?;
+    if socket.local_addr()?.port() == address.port() {
+        socket = UdpSocket::bind(any)?;
+    }
     socket.set_read_timeout(Some(TIMEOUT))?;
     socket.connect(address)?;
     socket.send(bytes)?;

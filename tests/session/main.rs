@@ -15,5 +15,6 @@ mod flow;
 mod guest_session;
 mod hostile;
 mod life;
+mod own_port;
 mod protocol;
 use ::support::{self, need};
