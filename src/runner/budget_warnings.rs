@@ -22,32 +22,41 @@ struct LimitUse {
 }
 
 impl RunProgress<'_> {
-    /// Warns about each share of the budget that is used now and was not warned about before. A limit that was changed
-    /// since is another limit.
+    /// Records each share of a limit that is used now and was not recorded before, and warns about the largest of them. A limit
+    /// that was changed since is another limit.
     pub(super) fn warn_about_budget(&mut self) -> Result<(), StateError> {
         for found in limit_uses(&self.ledger(), &self.budget) {
-            for percent in SHARES {
-                if found.share < f64::from(percent) / 100.0 || self.has_warned(&found, percent) {
+            let LimitUse {
+                budget,
+                used,
+                limit,
+                share,
+            } = &found;
+            let is_used = |percent: &u32| *share >= f64::from(*percent) / 100.0;
+            let mut largest = None;
+            for percent in SHARES.into_iter().filter(is_used) {
+                if self.has_warned(&found, percent) {
                     continue;
                 }
-                let LimitUse {
-                    budget, used, limit, ..
-                } = &found;
                 self.append(JournalEntry::BudgetWarned {
                     budget: (*budget).to_owned(),
                     limit: limit.clone(),
                     percent,
                 })?;
-                self.log_activity(&format!(
-                    "budget: {percent} % of {budget} is used: {used} of {limit}"
-                ))?;
-                self.inputs.reporter.emit(EventKind::BudgetWarning {
-                    budget: (*budget).to_owned(),
-                    percent,
-                    used: used.clone(),
-                    limit: limit.clone(),
-                });
+                largest = Some(percent);
             }
+            let Some(percent) = largest else {
+                continue;
+            };
+            self.log_activity(&format!(
+                "budget: {percent} % of {budget} is used: {used} of {limit}"
+            ))?;
+            self.inputs.reporter.emit(EventKind::BudgetWarning {
+                budget: (*budget).to_owned(),
+                percent,
+                used: used.clone(),
+                limit: limit.clone(),
+            });
         }
         Ok(())
     }
@@ -121,7 +130,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_share_is_warned_about_once_also_after_a_resume_and_again_for_a_larger_budget() {
+    async fn each_share_is_recorded_and_the_largest_warned_about_once_also_after_a_resume_and_again_for_a_larger_budget()
+     {
         let mut run = TestRun::new().await;
         run.settings.budget.max_tokens = Some(100);
         let share = |percent| ("max_tokens_total".to_owned(), percent);
@@ -144,6 +154,10 @@ mod tests {
         again.warn_about_budget().unwrap();
         assert_eq!(warned(&run)[3..], [share(50)]);
         let activity = again.files.read("activity.log").unwrap();
+        assert!(
+            !activity.contains("budget: 50 % of max_tokens_total is used: 80"),
+            "{activity}"
+        );
         assert!(
             activity.contains("budget: 95 % of max_tokens_total is used: 100 of 100"),
             "{activity}"
