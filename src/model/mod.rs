@@ -67,6 +67,11 @@ pub trait Model: Send + Sync {
     /// `on_text` gets the text as it arrives, for display only. It never gets the same text twice: if an attempt fails
     /// after it passed some text on, later attempts pass nothing on. The reply has the complete text.
     async fn answer(&self, request: &ModelRequest, on_text: OnText<'_>) -> Result<ModelReply, ModelError>;
+
+    /// What records call the model that answers for this profile: the model that the profile names by default.
+    fn name<'a>(&'a self, profile: &'a Profile) -> &'a str {
+        &profile.litellm_model
+    }
 }
 
 /// Receives the text of an answer as it arrives.

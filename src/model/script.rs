@@ -7,6 +7,9 @@ use thiserror::Error;
 use super::{CallPurpose, ModelReply};
 use crate::usage::{Tokens, Usd};
 
+/// The model of a scripted answer, in records.
+pub(super) const SCRIPTED: &str = "scripted";
+
 /// The answers of a scripted model, by iteration and call, in YAML or JSON:
 ///
 /// ```
@@ -155,7 +158,7 @@ impl TryFrom<CallShape> for ScriptedCall {
         let cost = cost.transpose()?;
         let reply = text.map(|text| ModelReply {
             text,
-            model: "scripted".to_owned(),
+            model: SCRIPTED.to_owned(),
             tokens: shape.tokens,
             cost,
             cut_off: shape.cut_off,

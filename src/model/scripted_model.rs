@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::script::{Script, ScriptedCall, ScriptedFailure, ScriptedOutcome};
-use super::{AttemptError, CallPurpose, Model, ModelError, ModelReply, ModelRequest, OnText};
+use super::script::{SCRIPTED, Script, ScriptedCall, ScriptedFailure, ScriptedOutcome};
+use super::{AttemptError, CallPurpose, Model, ModelError, ModelReply, ModelRequest, OnText, Profile};
 
 /// Answers from a [`Script`], by iteration, call and purpose. Its only state is how often a failure with `times` happened,
 /// so a resumed run continues where the script was.
@@ -44,6 +44,11 @@ impl Model for ScriptedModel {
         let by_price = || request.profile.cost_of(reply.tokens?);
         reply.cost = reply.cost.or_else(by_price);
         Ok(reply)
+    }
+
+    /// No model ran, and no reader of signed evidence should believe that one did.
+    fn name<'a>(&'a self, _profile: &'a Profile) -> &'a str {
+        SCRIPTED
     }
 }
 

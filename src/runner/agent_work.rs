@@ -32,6 +32,8 @@ pub(super) struct AgentWork {
     pub(super) actions: ActionsLog,
     /// Whether it wrote into the run files that are its own.
     pub(super) has_notes: bool,
+    /// Whether it called a model through the runner.
+    pub(super) called_model: bool,
 }
 
 /// One session and what it did so far. It outlives a session that is interrupted.
@@ -99,6 +101,7 @@ pub(super) async fn run_agent<'a>(
     let AgentAttempt {
         response,
         mut actions,
+        calls,
         ..
     } = runner.attempt;
     if let AgentConclusion::Unusable { error } = &outcome.conclusion {
@@ -110,6 +113,7 @@ pub(super) async fn run_agent<'a>(
         response,
         actions,
         has_notes: false,
+        called_model: calls > 0,
     })
 }
 

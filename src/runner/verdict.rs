@@ -43,6 +43,11 @@ impl Run<'_> {
         let on_commit = checks.filter(|check| check.commit.is_some());
         let newly_ticked = evidence.ticked.difference(&self.progress.ticked);
         let agent = self.inputs.parts.agents.for_profile(&profile.name);
+        let model = if work.called_model {
+            self.inputs.parts.model.name(profile)
+        } else {
+            agent.model_name(profile)
+        };
         let lasting = next_profile(&self.progress, false).ok();
         let mut record = IterationRecord {
             iteration: number,
@@ -51,7 +56,7 @@ impl Run<'_> {
             next_profile: lasting.unwrap_or(profile).name.clone(),
             profile: profile.name.clone(),
             agent: agent.name().to_owned(),
-            model: agent.model_name(profile).to_owned(),
+            model: model.to_owned(),
             summary: work.outcome.summary.clone(),
             ending: ending_word(&work.outcome.conclusion).to_owned(),
             failures,

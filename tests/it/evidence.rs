@@ -125,6 +125,7 @@ fn a_statement_says_what_ralph_ran() {
     let tip = place.git(&["rev-parse", BRANCH]);
     assert_eq!(statement["subject"][0]["digest"]["gitCommit"], tip.trim());
     let predicate = &statement["predicate"];
+    assert_eq!(predicate["agents"][0]["model"], "scripted");
     let expected = [
         ("task", "t1".to_owned()),
         ("run", place.run_id()),
