@@ -24,6 +24,7 @@ pub static CLAUDE: AgentRecord = AgentRecord {
     name: "claude",
     summary: "The `claude` program.",
     program: Some("claude"),
+    install: Some("npm install --global @anthropic-ai/claude-code"),
     image: AgentImage {
         name: "claude",
         dockerfile: include_str!("../../templates/claude/Dockerfile.j2"),

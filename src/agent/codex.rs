@@ -27,6 +27,7 @@ pub static CODEX: AgentRecord = AgentRecord {
     name: "codex",
     summary: "The `codex` program.",
     program: Some("codex"),
+    install: Some("npm install --global @openai/codex"),
     image: AgentImage {
         name: "codex",
         dockerfile: include_str!("../../templates/codex/Dockerfile.j2"),

@@ -23,6 +23,7 @@ pub static CURSOR_AGENT: AgentRecord = AgentRecord {
     name: "cursor",
     summary: "The `cursor-agent` program.",
     program: Some("cursor-agent"),
+    install: Some("curl https://cursor.com/install -fsS | bash"),
     image: AgentImage {
         name: "cursor",
         dockerfile: include_str!("../../templates/cursor/Dockerfile.j2"),

@@ -18,6 +18,7 @@ pub static CUSTOM: AgentRecord = AgentRecord {
     name: "custom",
     summary: "The program that `agent.custom` names.",
     program: None,
+    install: None,
     image: ACTIONS.image,
     service: None,
     base_path: "",

@@ -20,6 +20,7 @@ pub static GEMINI: AgentRecord = AgentRecord {
     name: "gemini",
     summary: "The `gemini` program.",
     program: Some("gemini"),
+    install: Some("npm install --global @google/gemini-cli"),
     image: AgentImage {
         name: "gemini",
         dockerfile: include_str!("../../templates/gemini/Dockerfile.j2"),

@@ -25,6 +25,7 @@ pub static OPENCODE: AgentRecord = AgentRecord {
     name: "opencode",
     summary: "The `opencode` program.",
     program: Some("opencode"),
+    install: Some("npm install --global opencode-ai"),
     image: AgentImage {
         name: "opencode",
         dockerfile: include_str!("../../templates/opencode/Dockerfile.j2"),

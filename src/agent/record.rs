@@ -22,6 +22,8 @@ pub struct AgentRecord {
     pub summary: &'static str,
     /// The executable; `None` for an agent whose program the configuration names, and for one without a program.
     pub program: Option<&'static str>,
+    /// The command that installs the executable on a host.
+    pub install: Option<&'static str>,
     /// What its images contain.
     pub image: AgentImage,
     /// The service that it calls; `None` if the configuration decides that.

@@ -33,15 +33,39 @@ struct InstalledTool {
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
     enables: String,
+    /// The command or the page that installs it, if it was not found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    install: Option<&'static str>,
 }
 
-const TOOLS: [(&str, &str); 6] = [
-    ("git", "everything: clones, commits, hand-back"),
-    ("docker", "image builds with BuildKit"),
-    ("nix", "images from your flake"),
-    ("sbx", "the docker-sandbox provider"),
-    ("tart", "the tart provider (macOS virtual machines)"),
-    ("litellm", "models through a LiteLLM proxy of your own"),
+/// Programs, what each enables, and how to install it.
+const TOOLS: [(&str, &str, &str); 6] = [
+    (
+        "git",
+        "everything: clones, commits, hand-back",
+        "https://git-scm.com/downloads",
+    ),
+    (
+        "docker",
+        "image builds with BuildKit",
+        "https://docs.docker.com/engine/install",
+    ),
+    ("nix", "images from your flake", "https://nixos.org/download"),
+    (
+        "sbx",
+        "the docker-sandbox provider",
+        "https://docs.docker.com/ai/sandboxes",
+    ),
+    (
+        "tart",
+        "the tart provider (macOS virtual machines)",
+        "brew install cirruslabs/cli/tart",
+    ),
+    (
+        "litellm",
+        "models through a LiteLLM proxy of your own",
+        "pip install 'litellm[proxy]'",
+    ),
 ];
 
 pub(super) async fn environment(context: &Context, json: bool) -> CliResult {
@@ -68,13 +92,15 @@ async fn tools(context: &Context) -> Vec<InstalledTool> {
     let mut tools = Vec::new();
     let agents = AGENTS.iter().filter_map(|agent| {
         let enables = format!("the {} agent on the local provider", agent.name);
-        Some((agent.program?, enables))
+        Some((agent.program?, enables, agent.install?))
     });
-    let others = TOOLS.map(|(program, enables)| (program, enables.to_owned()));
-    for (program, enables) in others.into_iter().chain(agents) {
+    let others = TOOLS.map(|(program, enables, install)| (program, enables.to_owned(), install));
+    for (program, enables, install) in others.into_iter().chain(agents) {
+        let version = version(context, program).await;
         tools.push(InstalledTool {
             program,
-            version: version(context, program).await,
+            install: version.is_none().then_some(install),
+            version,
             problem: None,
             enables,
         });
@@ -99,9 +125,18 @@ fn lines(report: &EnvironmentReport) -> Vec<String> {
 }
 
 fn tool_line(tool: &InstalledTool) -> String {
-    let found = tool.version.as_deref().or(tool.problem.as_deref());
-    let found = found.unwrap_or("not found");
-    format!("{:<14} {found:<40} {}", tool.program, tool.enables)
+    let found = tool.version.as_deref().unwrap_or("not found");
+    let install = tool
+        .install
+        .map_or(String::new(), |install| format!(" (install: {install})"));
+    let problem = tool
+        .problem
+        .as_ref()
+        .map_or(String::new(), |problem| format!("\n  {problem}"));
+    format!(
+        "{:<14} {found:<40} {}{install}{problem}",
+        tool.program, tool.enables
+    )
 }
 
 fn readiness_line(row: &Readiness) -> String {
@@ -137,6 +172,7 @@ async fn engine(context: &Context) -> InstalledTool {
         version,
         problem,
         enables: "the docker provider, images".to_owned(),
+        install: None,
     }
 }
 

@@ -38,6 +38,7 @@ pub static ACTIONS: AgentRecord = AgentRecord {
     name: "actions",
     summary: "The built-in agent that asks a model for actions.",
     program: None,
+    install: None,
     image: AgentImage {
         name: "actions",
         dockerfile: include_str!("../../../templates/actions/Dockerfile.j2"),
