@@ -16,6 +16,14 @@ use crate::text::shell_word;
 use super::signals::Signals;
 use super::terminal::EventFormat;
 
+/// The limits of a run, as the reason of a run that used one up names it.
+const LIMITS: [&str; 4] = [
+    "max_iterations",
+    "max_wall_time_minutes",
+    "max_tokens_total",
+    "max_cost_usd_estimate",
+];
+
 /// Work on a task until it is done, failed, paused or stopped
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
@@ -228,9 +236,11 @@ pub(super) fn summarize(
     match outcome.kind {
         RunOutcomeKind::Done => Ok(CliExit::Success),
         RunOutcomeKind::Failed => {
+            let run = &outcome.run;
+            let larger = LIMITS.iter().find(|limit| outcome.reason.contains(**limit));
+            let larger = larger.map_or(String::new(), |limit| format!(" --set budget.{limit}=N"));
             context.ui.say(format_args!(
-                "hint: `ralph diff {0}` shows the work; `ralph resume {0}` continues with a larger budget",
-                outcome.run
+                "hint: `ralph diff {run}` shows the work; `ralph resume {run}{larger}` continues it"
             ));
             Ok(CliExit::Failure)
         }

@@ -200,6 +200,11 @@ fn a_run_ends_with_what_to_do_next() {
     let ended = finish(&mut command);
     let last = ended.stderr.lines().last().unwrap();
     assert!(last.starts_with("hint: `ralph diff r"), "{ended:?}");
+    let resume = format!(
+        "`ralph resume {} --set budget.max_iterations=N` continues it",
+        place.run_id()
+    );
+    assert!(last.ends_with(&resume), "{ended:?}");
 }
 
 #[rstest]
