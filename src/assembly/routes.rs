@@ -87,8 +87,8 @@ impl ProfileRoute {
             } => Some(MissingRoute {
                 why: format!("`{variable}` is not set, the key of {}", service.name),
                 next_step: format!(
-                    "put it into `.env` or the environment, or choose a profile whose key is there (`ralph models`); for \
-                     LiteLLM set model_endpoint.base_url and `LITELLM_API_KEY` instead of `{variable}`"
+                    "set `{variable}` in `.env` or in the environment, or use a profile that has its key (`ralph models` lists them); \
+                     for LiteLLM set model_endpoint.base_url and `LITELLM_API_KEY` instead"
                 ),
             }),
             Self::Unknown { model } => Some(MissingRoute {

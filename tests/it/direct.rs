@@ -347,7 +347,7 @@ async fn a_missing_or_wrong_key_is_named_before_the_first_call() {
         1,
         &[
             "`OPENAI_API_KEY` is not set, the key of OpenAI, for the model `openai/gpt-5-mini`",
-            "put it into `.env`",
+            "set `OPENAI_API_KEY` in `.env`",
             "model_endpoint.base_url",
         ],
     );
