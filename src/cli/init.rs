@@ -4,6 +4,7 @@ mod choice;
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::assembly::configuration::load_quietly;
@@ -217,16 +218,35 @@ fn files(facts: &ProjectFacts, choices: &InitChoices, keeps_config: bool) -> Vec
         kept(".ralph/progress.md", starter::PROGRESS.to_owned()),
         kept(".ralph/diagnostics.md", starter::DIAGNOSTICS.to_owned()),
         kept(".env.example", starter::ENV_EXAMPLE.to_owned()),
-        file(".env", starter::ENV_EXAMPLE.to_owned(), 0o600, Existing::Kept),
+        file(".env", starter::ENV_EXAMPLE.to_owned(), KEYS_MODE, Existing::Kept),
     ]
+}
+
+/// The mode of a file with keys.
+const KEYS_MODE: u32 = 0o600;
+
+/// Takes a file with keys away from other users; `false` if they could not use it before either.
+fn close(path: &Path) -> Result<bool, CliError> {
+    let mut permissions = fs::metadata(path).map_err(io_error("read", path))?.permissions();
+    if permissions.mode() & 0o077 == 0 {
+        return Ok(false);
+    }
+    permissions.set_mode(KEYS_MODE);
+    fs::set_permissions(path, permissions).map_err(io_error("change the mode of", path))?;
+    Ok(true)
 }
 
 fn write(context: &Context, dir: &Path, file: &StarterFile) -> Result<(), CliError> {
     let path = dir.join(file.name);
     if file.existing == Existing::Kept && path.exists() {
+        let closed = if file.mode == KEYS_MODE && close(&path)? {
+            "; now only you can read it"
+        } else {
+            ""
+        };
         context
             .ui
-            .say(format_args!("`{}` exists and is kept.", file.name));
+            .say(format_args!("`{}` exists and is kept{closed}.", file.name));
         return Ok(());
     }
     write_atomically(&path, file.text.as_bytes(), FileAccess::Mode(file.mode))
@@ -234,24 +254,27 @@ fn write(context: &Context, dir: &Path, file: &StarterFile) -> Result<(), CliErr
     context.ui.data(path.display())
 }
 
+/// A line of [`starter::TASK`].
+const TEST_COMMAND: &str = "test_command: cargo test";
+
 /// The starter task, with the commands of the project.
 fn task(facts: &ProjectFacts, choices: &InitChoices) -> String {
     let mut text = starter::TASK.to_owned();
-    let mut set = |line: &str, key: &str, value: &str| {
-        text = text.replacen(
-            &format!("\n{line}\n"),
-            &format!("\n{key}: {}\n", quoted(value)),
-            1,
-        );
+    let mut set = |line: &str, new: &str| {
+        text = text.replacen(&format!("\n{line}\n"), &format!("\n{new}\n"), 1);
     };
-    if let Some(command) = &facts.test_command {
-        set("test_command: cargo test", "test_command", command);
+    match &facts.test_command {
+        Some(command) => set(TEST_COMMAND, &format!("test_command: {}", quoted(command))),
+        None => set(TEST_COMMAND, starter::NO_TEST_COMMAND),
     }
     if let Some(command) = &facts.setup_command {
-        set("# setup_command: cargo fetch", "setup_command", command);
+        set(
+            "# setup_command: cargo fetch",
+            &format!("setup_command: {}", quoted(command)),
+        );
     }
     if choices.needs_token_limit() {
-        set("# max_tokens_total: 2000000", "max_tokens_total", "2000000");
+        set("# max_tokens_total: 2000000", "max_tokens_total: 2000000");
     }
     text
 }

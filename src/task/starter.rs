@@ -42,14 +42,21 @@ pub const LOCAL_CONFIG: &str = concat!(
     include_str!("../../templates/starter/ralph.toml")
 );
 
+/// In place of the test command of [`TASK`], where none was found in the project.
+pub(crate) const NO_TEST_COMMAND: &str = "test_command: \"false\" # no test command was found";
+
 /// The lines of [`TASK`] that a task of one's own replaces, and how. The linter reports them.
-pub(super) const PLACEHOLDERS: [(&str, &str); 4] = [
+pub(super) const PLACEHOLDERS: [(&str, &str); 5] = [
+    (
+        NO_TEST_COMMAND,
+        "name the command that runs your tests, as in `test_command: npm test`; `test_command: \"true\"` if there are none",
+    ),
     (
         "# What is to be done, in one line",
         "write what this task does as its heading",
     ),
     (
-        "Why it is wanted, what is there already, and what must not change. Each iteration begins with a fresh context and",
+        "Say why you want it, what exists already, and what must not change. Each iteration begins with a fresh context and reads",
         "replace this paragraph with a description of the task",
     ),
     ("- [ ] M1.1 The greeting names the user", CRITERION),
@@ -112,7 +119,7 @@ mod tests {
     #[test]
     fn the_example_configuration_is_toml() {
         for text in [CONFIG, LOCAL_CONFIG] {
-            assert!(text.parse::<toml::Table>().unwrap().contains_key("budget"));
+            assert!(text.parse::<toml::Table>().unwrap().contains_key("agent"));
         }
     }
 }

@@ -103,6 +103,16 @@ fn init_writes_the_whole_set_readable_and_keys_private() {
     }
 }
 
+#[test]
+fn a_file_with_keys_that_others_can_read_is_closed() {
+    let place = project();
+    place.write(".env", "ZAI_API_KEY=mine\n");
+    finish(&mut init(&place, &[])).expect(0, &["`.env` exists and is kept; now only you can read it."]);
+    let env = place.repo().join(".env");
+    assert_eq!(fs::metadata(&env).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_to_string(env).unwrap(), "ZAI_API_KEY=mine\n");
+}
+
 #[rstest]
 #[case::zai("ZAI_API_KEY", "zai/")]
 #[case::anthropic("ANTHROPIC_API_KEY", "anthropic/")]

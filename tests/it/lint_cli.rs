@@ -188,7 +188,7 @@ fn the_example_of_init_is_no_task_until_it_is_edited() {
     let mut text = std::fs::read_to_string(place.repo().join("ralph_task.md")).unwrap();
     for (example, own) in [
         ("What is to be done, in one line", "Say hello"),
-        ("Why it is wanted, what", "What"),
+        ("Say why you want it, what", "What"),
         ("The greeting names the user", "a.txt says hello"),
         ("The greeting ends with a line break", "b.txt says hello"),
     ] {
@@ -196,6 +196,19 @@ fn the_example_of_init_is_no_task_until_it_is_edited() {
     }
     place.write("ralph_task.md", &text);
     place.run(&["lint"]).expect(0, &["is valid"]);
+}
+
+#[test]
+fn a_task_without_a_test_command_of_its_own_is_not_valid() {
+    let place = Place::bare();
+    place.run(&["init"]).expect(
+        0,
+        &["No test command was found: set `test_command` in ralph_task.md."],
+    );
+    let ended = place.run(&["lint"]);
+    ended.expect(2, &["is not valid: 5 problems"]);
+    let fix = "  fix: name the command that runs your tests, as in `test_command: npm test`";
+    assert!(ended.stdout.contains(fix), "{}", ended.stdout);
 }
 
 #[test]

@@ -114,7 +114,7 @@ impl Place {
         for (example, own) in [
             ("What is to be done, in one line", "Say hello"),
             (
-                "Why it is wanted, what is there already, and what must not change.",
+                "Say why you want it, what exists already, and what must not change.",
                 "Two files say hello.",
             ),
             ("The greeting names the user", "a.txt says hello"),
