@@ -1,6 +1,6 @@
 //! What a command in a container costs: its round trip, the way to the first one, that of evidence, and a gigabyte of output.
 //! `benches/run exec` runs it.
-#![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![allow(missing_docs, reason = "nothing here is called by others")]
 
 mod evidence;

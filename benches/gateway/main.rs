@@ -1,7 +1,7 @@
 //! What the gateway costs: latency, requests per second, a long download, memory, against squid and mitmproxy; and the
 //! first command behind it, against `docker run`.
 //! `benches/run gateway` runs it.
-#![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![allow(missing_docs, reason = "nothing here is called by others")]
 
 #[path = "../loop/figure.rs"]

@@ -10,14 +10,14 @@ pub(crate) const BODY: usize = 1024;
 /// What a connection begins with that wants bytes. It is the beginning of no HTTP and no TLS.
 pub(crate) const WANTS_BYTES: u8 = 0;
 
-/// Serves until the end of the process, and tells at which port.
+/// Serves until the end of the process, and returns the port.
 pub(crate) async fn start() -> Fallible<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let port = listener.local_addr()?.port();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let _ = stream.set_nodelay(true);
-            // Whoever hangs up has got enough.
+            // A client that closes the connection has received enough.
             tokio::spawn(async move { answer(stream).await.ok() });
         }
     });

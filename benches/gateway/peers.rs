@@ -144,7 +144,7 @@ pub(crate) struct Gateways {
     pub(crate) routes: Vec<Route>,
 }
 
-/// Nobody else on this machine is likely to take it meanwhile.
+/// Another process is unlikely to take it meanwhile.
 fn free_address() -> Fallible<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -43,7 +43,7 @@ impl Client {
         })
     }
 
-    /// Makes a call and hears it to its end; returns how long its first word took.
+    /// Makes a call and reads its answer to the end; returns how long its first word took.
     pub(crate) async fn call(&mut self) -> Fallible<Duration> {
         let first = self.begin().await?;
         while !self.heard.ends_with(b"0\r\n\r\n") {

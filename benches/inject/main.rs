@@ -1,6 +1,6 @@
 //! What the gateway adds to a call: time to the first byte, calls per second beside LiteLLM's, memory of many streams; and
 //! how long an agent takes to its first call. `benches/run inject` runs it.
-#![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![allow(missing_docs, reason = "nothing here is called by others")]
 
 mod client;

@@ -1,5 +1,5 @@
 //! What the loop itself costs: time per iteration, start-up, memory. `benches/run loop` runs it.
-#![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![allow(missing_docs, reason = "nothing here is called by others")]
 
 mod concurrent;

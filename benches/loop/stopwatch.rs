@@ -10,7 +10,7 @@ use super::figure::Samples;
 /// The first iterations find cold caches and are not counted.
 pub(crate) const WARM_UP: usize = 10;
 
-/// When each iteration of a run ended, and what of it was spent waiting for somebody else.
+/// When each iteration of a run ended, and how much of it was spent waiting for a turn.
 #[derive(Default)]
 pub(crate) struct Stopwatch {
     ended: Mutex<Vec<Instant>>,

@@ -1,4 +1,4 @@
-//! A run in its first iterations, which goes on by one each time it is told to.
+//! A run in its first iterations, which goes on by one each time it is asked to.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -78,7 +78,7 @@ impl Drop for Young {
     }
 }
 
-/// Answers when it is told to.
+/// Answers one call each time it is asked to.
 struct InTurns {
     waiting: mpsc::Sender<()>,
     told: Mutex<mpsc::Receiver<()>>,
@@ -89,10 +89,10 @@ struct InTurns {
 impl Model for InTurns {
     async fn answer(&self, request: &ModelRequest, _on_text: OnText<'_>) -> Result<ModelReply, ModelError> {
         let asked = Instant::now();
-        let over = |_| stage::refusal("nobody takes turns any more");
+        let over = |_| stage::refusal("the benchmark takes no turns any more");
         self.waiting.send(()).await.map_err(over)?;
         let told = self.told.lock().await.recv().await;
-        told.ok_or_else(|| stage::refusal("nobody takes turns any more"))?;
+        told.ok_or_else(|| stage::refusal("the benchmark takes no turns any more"))?;
         self.watch.leave_out(asked.elapsed());
         Ok(Change::number(request.iteration).reply())
     }

@@ -13,7 +13,7 @@ use super::figure::{Figure, MEDIAN, Samples, Target};
 use super::serve::Served;
 
 const SANDBOXES: usize = 200;
-/// How many are made at once: it is this machine that makes them.
+/// How many are created at once: this host creates them.
 const MAKERS: usize = 16;
 
 pub(crate) async fn measure(daytona: &Served) -> Fallible<Vec<Figure>> {

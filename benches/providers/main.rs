@@ -1,6 +1,6 @@
-//! What the providers cost whose sandboxes are machines or elsewhere, on what stands in for them.
+//! What providers cost whose sandboxes are VMs or in a cloud, measured on fakes of them.
 //! `benches/run providers` runs it.
-#![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![allow(missing_docs, reason = "nothing here is called by others")]
 
 mod calls;

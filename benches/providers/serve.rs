@@ -19,7 +19,7 @@ pub(crate) const ROLE: &str = "serve-daytona";
 pub(crate) async fn serve() -> Fallible<()> {
     let daytona = Daytona::in_namespaces().await?;
     println!("{}", daytona.api_url());
-    // Its standard input ends with whoever started it.
+    // Its standard input ends with the process that started it.
     tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await??;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A command over the warm session of a machine, and by one call of the program that makes it, in turns.
+//! A command over the warm session of a VM, and by one call of the program that creates it, in turns.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
 struct Scene {
     figure: &'static str,
     peer: &'static str,
-    /// What runs a command in a machine, whose name follows.
+    /// What runs a command in a VM, whose name follows.
     call: &'static [&'static str],
     host: Host,
     provider: Arc<dyn Provider>,

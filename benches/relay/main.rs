@@ -1,7 +1,7 @@
 //! What it costs that connections are relayed over a stream of the engine, in place of sockets that are handed over: bytes in
 //! both directions, requests, and the first command in a new sandbox.
 //! `benches/run relay` runs it.
-#![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![allow(missing_docs, reason = "nothing here is called by others")]
 
 mod client;

@@ -6,7 +6,7 @@
     clippy::disallowed_methods,
     missing_docs,
     unreachable_pub,
-    reason = "tests look at the machine they run on and stop where they stand"
+    reason = "tests look at the host they run on and panic when they fail"
 )]
 
 mod accessibility;

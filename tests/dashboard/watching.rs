@@ -9,7 +9,7 @@ use crate::support::ralph::{Held, Place, script, waited_for, whole_task};
 /// The pictures that the guide shows.
 const PICTURES: [&str; 2] = ["dashboard-runs-run-light.png", "dashboard-runs-run-log-dark.png"];
 
-/// Where a picture of a page is kept: with the documents, if it is one of theirs and they are to be made anew, else where it
+/// Where a picture of a page is kept: with the documents, if it is one of theirs and they are to be made again, else where it
 /// is removed.
 fn picture(place: &Place, name: &str) -> PathBuf {
     let is_kept = PICTURES.contains(&name) && std::env::var_os("RALPH_UPDATE_REFERENCE").is_some();

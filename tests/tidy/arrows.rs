@@ -8,6 +8,10 @@ use crate::{layers, none, rust};
 /// What each module may import, by module.
 type Table = BTreeMap<String, Allowed>;
 
+/// The heads of the two tables.
+const DESCRIPTIONS: &str = "| part | what it knows |";
+const IMPORTS: &str = "| module | may import |";
+
 enum Allowed {
     Everything,
     These(BTreeSet<String>),
@@ -40,6 +44,17 @@ fn every_row_is_a_module_or_marked_later() {
     none(
         "rows of ARCHITECTURE.md with neither a module nor the mark (later), or with both",
         misplaced_rows(&document, &modules(&repository::sources())),
+    );
+}
+
+#[test]
+fn both_tables_name_the_same_modules() {
+    let document = repository::text("ARCHITECTURE.md");
+    let imported: BTreeSet<String> = table(&document).into_keys().collect();
+    let described = described_modules(&document);
+    none(
+        "modules that only one of the two tables in ARCHITECTURE.md names",
+        imported.symmetric_difference(&described).cloned(),
     );
 }
 
@@ -128,7 +143,7 @@ fn modules(sources: &[File]) -> BTreeSet<String> {
 
 /// The modules whose rows say something else about them than the code does: `image` (later) is not there yet.
 fn misplaced_rows(document: &str, modules: &BTreeSet<String>) -> Vec<String> {
-    let rows = rows(document).filter_map(|line| {
+    let rows = rows(document, IMPORTS).filter_map(|line| {
         let later = line.split('|').nth(1)?.contains("(later)");
         Some((row(line)?.0, later))
     });
@@ -137,18 +152,27 @@ fn misplaced_rows(document: &str, modules: &BTreeSet<String>) -> Vec<String> {
         .collect()
 }
 
-/// The lines below `| module | may import |`.
-fn rows(document: &str) -> impl Iterator<Item = &str> {
+/// The lines below this head of a table.
+fn rows<'a>(document: &'a str, head: &str) -> impl Iterator<Item = &'a str> {
     let lines = document
         .lines()
-        .skip_while(|line| !line.starts_with("| module | may import |"))
+        .skip_while(move |line| !line.starts_with(head))
         .skip(2);
     lines.take_while(|line| line.starts_with('|'))
 }
 
+/// The modules in the first cells of the table that says what each part knows. The parts that end in `/` are folders.
+fn described_modules(document: &str) -> BTreeSet<String> {
+    rows(document, DESCRIPTIONS)
+        .filter_map(|line| line.split('|').nth(1))
+        .flat_map(quoted)
+        .filter(|name| !name.ends_with('/'))
+        .collect()
+}
+
 /// What the rows say. Names stand in backticks; a cell without any means nothing.
 fn table(document: &str) -> Table {
-    let rows: Table = rows(document).map_while(row).collect();
+    let rows: Table = rows(document, IMPORTS).map_while(row).collect();
     assert!(
         !rows.is_empty(),
         "ARCHITECTURE.md has a table `| module | may import |`"
@@ -158,18 +182,16 @@ fn table(document: &str) -> Table {
 
 fn row(line: &str) -> Option<(String, Allowed)> {
     let (module, targets) = line.strip_prefix('|')?.split_once('|')?;
-    let quoted = |cell: &str| {
-        cell.split('`')
-            .skip(1)
-            .step_by(2)
-            .map(str::to_owned)
-            .collect::<BTreeSet<_>>()
-    };
     let allowed = match targets.trim_end_matches('|').trim() {
         "everything" => Allowed::Everything,
         names => Allowed::These(quoted(names)),
     };
     Some((quoted(module).pop_first()?, allowed))
+}
+
+/// The names in backticks.
+fn quoted(cell: &str) -> BTreeSet<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// What a module may import.
@@ -197,7 +219,7 @@ fn circles(table: &Table) -> Vec<String> {
 }
 
 mod tests {
-    use super::{circles, forbidden, misplaced_rows, table};
+    use super::{circles, described_modules, forbidden, misplaced_rows, table};
     use crate::repository::File;
 
     const TABLE: &str = "\
@@ -272,6 +294,16 @@ mod tests {
         assert_eq!(rows(TABLE, &["a", "top"]), ["b"]);
         assert_eq!(rows(&marked, &["a", "top"]), [""; 0]);
         assert_eq!(rows(&marked, &["a", "b", "top"]), ["b"]);
+    }
+
+    #[test]
+    fn a_described_module_is_no_folder() {
+        let document =
+            "| part | what it knows |\n|---|---|\n| `a`, `b` | `c` |\n| `d/` | e |\n\n| `f` | g |\n";
+        assert_eq!(
+            described_modules(document).into_iter().collect::<Vec<_>>(),
+            ["a", "b"]
+        );
     }
 
     #[test]

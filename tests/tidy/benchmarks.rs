@@ -7,6 +7,7 @@ use std::path::Path;
 use ralph::chart::{DotRange, DotRangeChart, DotRangeGroup, dot_range_chart};
 use serde::Deserialize;
 
+use crate::documents::code_in_first_cells;
 use crate::none;
 use crate::repository::{self, check, is_update};
 use crate::scale::CurveResults;
@@ -87,9 +88,14 @@ pub fn fit_results() -> Vec<BenchResults> {
 /// The generated part of a document is this text.
 pub fn check_page(file: &str, begin: &str, part: &str) {
     let page = repository::text(file);
+    let (before, after) = around_generated_part(&page, begin);
+    check(file, &format!("{before}{begin}{part}{END}{after}"));
+}
+
+fn around_generated_part<'a>(page: &'a str, begin: &str) -> (&'a str, &'a str) {
     let (before, rest) = page.split_once(begin).expect("the page has a generated part");
     let (_, after) = rest.split_once(END).expect("the generated part has an end");
-    check(file, &format!("{before}{begin}{part}{END}{after}"));
+    (before, after)
 }
 
 /// The plots whose names have this prefix are these.
@@ -98,6 +104,32 @@ pub fn check_charts(prefix: &str, charts: &[(String, String)]) {
         check(&format!("docs/images/{file}"), svg);
     }
     remove_or_find_stale(prefix, charts);
+}
+
+/// One whose name has a suffix that the page explains once has the row of its name without it.
+#[test]
+fn every_figure_has_a_row_that_explains_it() {
+    let page = repository::text(PAGE);
+    let (_, explanations) = around_generated_part(&page, BEGIN);
+    let rows = code_in_first_cells(explanations);
+    let suffixes: Vec<&str> = explanations
+        .split("Figures that end in `")
+        .skip(1)
+        .filter_map(|rest| rest.split('`').next())
+        .collect();
+    let is_explained = |name: &str| {
+        let cut = suffixes.iter().find_map(|suffix| name.strip_suffix(*suffix));
+        rows.contains(&cut.unwrap_or(name))
+    };
+    let results = read_results("benches/results");
+    let names = results
+        .iter()
+        .flat_map(|one| &one.figures)
+        .map(|figure| &figure.name);
+    none(
+        "figures that no table of docs/benchmarks.md explains",
+        names.filter(|name| !is_explained(name)).cloned(),
+    );
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn every_message_of_the_troubleshooting_page_is_in_the_code() {
     let literals: Vec<&str> = code.lines().filter(|line| line.contains('"')).collect();
     let is_in_code = |message: &&str| literals.iter().any(|line| holds_message(line, message));
     let is_joined = |message: &&str| JOINED_MESSAGES.contains(message);
-    let messages = messages(&page);
+    let messages = code_in_first_cells(&page);
     assert!(messages.len() > 150, "{messages:?}");
     let missing = messages
         .iter()
@@ -177,7 +177,7 @@ fn every_message_of_the_troubleshooting_page_is_in_the_code() {
 }
 
 /// What is in backticks in the first cells of all tables.
-fn messages(page: &str) -> Vec<&str> {
+pub fn code_in_first_cells(page: &str) -> Vec<&str> {
     let cells = page
         .lines()
         .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
@@ -320,8 +320,8 @@ fn links(text: &str) -> impl Iterator<Item = (usize, String)> {
 
 mod tests {
     use super::{
-        REPOSITORY, broken_links, dependencies, holds_message, links, listed_suites, messages, missing_files,
-        plain_code,
+        REPOSITORY, broken_links, code_in_first_cells, dependencies, holds_message, links, listed_suites,
+        missing_files, plain_code,
     };
     use crate::repository::File;
 
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn a_message_is_found_by_its_parts() {
         let page = "| message | cause |\n|---|---|\n| `a ... b`, `c` (401) | `d` |\n| e | f |\n`g`\n";
-        assert_eq!(messages(page), ["a ... b", "c"]);
+        assert_eq!(code_in_first_cells(page), ["a ... b", "c"]);
         let code = plain_code("format!(\n    \"cannot reach `{name}`: \\\n     it says \\\"no\\\"\"\n)");
         let line = code.lines().nth(1).unwrap();
         assert!(holds_message(line, "cannot reach ...: it says \"no\""));
