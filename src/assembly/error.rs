@@ -322,9 +322,12 @@ impl From<SandboxError> for AssemblyError {
 }
 
 fn sandbox_topic(error: &SandboxError) -> ErrorTopic {
-    match error.cause::<SealError>() {
-        Some(_) => ErrorTopic::Network,
-        None => ErrorTopic::Sandbox,
+    if error.cause::<SealError>().is_some() {
+        ErrorTopic::Network
+    } else if error.cause::<EngineError>().is_some() {
+        ErrorTopic::Engine
+    } else {
+        ErrorTopic::Sandbox
     }
 }
 
