@@ -288,6 +288,21 @@ fn a_terminal_shows_what_a_run_waits_for_and_for_how_long(#[case] format: &[&str
 }
 
 #[test]
+fn a_script_without_an_answer_of_the_doctor_says_so() {
+    let place = Place::new();
+    let idle = json!({"summary": "nothing", "actions": []});
+    let mut script = script([idle]);
+    script["then"] = json!("repeat");
+    let ended = finish(&mut place.scripted(&script, &["--set=doctor.every_iterations=2"]));
+    ended.expect(
+        1,
+        &["ralph: the script has no answer for call 1 of the doctor, which was asked after iteration "],
+    );
+    let last = ended.stderr.lines().last().unwrap();
+    assert!(last.starts_with("hint: add `doctor:` to the script"), "{ended:?}");
+}
+
+#[test]
 fn the_status_of_a_run_names_its_repository_elsewhere() {
     let place = done();
     let elsewhere = place.path().join("elsewhere");
