@@ -114,6 +114,13 @@ impl AssemblyError {
             .with_hint("correct the lines above, then `ralph lint` checks them; `ralph init` writes an example to compare with")
     }
 
+    /// There is no file at the path of the task.
+    pub(crate) fn missing_task(path: &Path) -> Self {
+        Self::usage(format!("there is no task file `{}`", path.display()))
+            .with_topic(ErrorTopic::Task)
+            .with_hint("`ralph init` writes one, or name another file")
+    }
+
     /// Adds lines with details to the message.
     #[must_use]
     fn with_details(mut self, details: impl IntoIterator<Item = String>) -> Self {

@@ -16,15 +16,15 @@ fn a_valid_task_is_reported_as_valid() {
 #[test]
 fn a_task_that_is_not_there_is_named() {
     let place = Place::new();
-    let ended = place.run(&["lint", "other.md"]);
-    ended.expect(2, &["ralph: the task file `other.md` is not valid: 1 problem\n"]);
-    assert!(
-        ended
-            .stdout
-            .starts_with("other.md: the task file does not exist\n  fix: "),
-        "{}",
-        ended.stdout
-    );
+    for command in ["lint", "run", "submit"] {
+        let ended = place.run(&[command, "other.md"]);
+        ended.expect(2, &["ralph: there is no task file `other.md`\n"]);
+        assert_eq!(ended.stdout, "", "{command}");
+    }
+    let ended = place.run(&["lint", "other.md", "--json"]);
+    ended.expect(2, &["ralph: there is no task file `other.md`\n"]);
+    let findings: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(findings[0]["rule"], "file-exists");
 }
 
 #[test]
