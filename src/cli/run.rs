@@ -125,7 +125,9 @@ pub(super) fn read_script(context: &Context, script: &Path) -> Result<String, Cl
     let path = context.surroundings().dir().join(script);
     let text = std::fs::read_to_string(&path);
     text.map_err(|error| {
-        CliError::usage(format!("cannot read `{}`: {error}", path.display())).with_topic(ErrorTopic::Task)
+        CliError::usage(format!("cannot read `{}`: {error}", path.display()))
+            .with_topic(ErrorTopic::Task)
+            .with_hint("`--script` takes a file with the answers of a model; check its path")
     })
 }
 

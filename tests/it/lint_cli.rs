@@ -119,7 +119,7 @@ fn the_number_of_boxes_a_task_needs_is_configurable() {
 #[case::agent_without_a_command(TASK, &["--agent", "custom"], &["the agent `custom` has no command", "hint: "])]
 #[case::provider_of_a_later_version(TASK, &["--type", "tart"], &["tart", "--type"])]
 #[case::unknown_profile(TASK, &["--profile", "nope"], &["there is no profile `nope`"])]
-#[case::no_such_script(TASK, &["--script", "nope.yaml"], &["nope.yaml"])]
+#[case::no_such_script(TASK, &["--script", "nope.yaml"], &["nope.yaml", "hint: `--script` takes a file"])]
 #[case::bad_script(TASK, &["--script", "README.md"], &["cannot parse the script: "])]
 #[case::unenforceable_policy(TASK, &["--set", "sandbox.network.policy=deny"], &["hint: ", "on_unenforceable"])]
 fn a_run_that_cannot_begin_leaves_nothing_behind(
