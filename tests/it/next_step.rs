@@ -308,9 +308,14 @@ fn the_status_of_a_run_names_its_repository_elsewhere() {
     let place = done();
     let elsewhere = place.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
-    let ended = finish(place.ralph(&["status"]).current_dir(&elsewhere));
+    let status = || finish(place.ralph(&["status"]).current_dir(&elsewhere));
+    let merge = format!("`cd {} && git merge ralph/", place.repo().display());
+    status().expect(0, &["next: read /", &merge]);
+    // Without a checkout, the work has to get into one.
+    place.git(&["config", "core.bare", "true"]);
+    std::fs::remove_file(place.repo().join(".git/index")).unwrap();
     let pull = format!("`git pull {}/.git ralph/", place.repo().display());
-    ended.expect(0, &["next: read /", &pull]);
+    status().expect(0, &["next: read /", &pull]);
 }
 
 #[test]
