@@ -89,7 +89,7 @@ pub(crate) fn check_cost_is_bounded(
     };
     Err(AssemblyError::usage(format!(
         "{what}, so budget.max_cost_usd_estimate cannot be enforced"
-    )).with_topic(ErrorTopic::Agent)
+    )).with_topic(ErrorTopic::Configuration)
     .with_hint(format!(
         "set the price in [models.{own}] (input_usd_per_million, output_usd_per_million), or budget.max_tokens_total \
          (`max_tokens_total` in the task)"

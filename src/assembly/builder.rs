@@ -351,7 +351,7 @@ impl RalphBuilder {
         let text = match (&self.issue, &self.task_text) {
             (Some(issue), _) => issue.task(),
             (None, Some(text)) => Some(text.clone()),
-            (None, None) => read_task_text(&path)?,
+            (None, None) => Some(read_task_text(&path)?.ok_or_else(|| AssemblyError::missing_task(name))?),
         };
         let project = project_dir(path.parent().unwrap_or(context.surroundings.dir()));
         // The task itself must not change the linter's rules, so its settings are left out.

@@ -2,6 +2,8 @@
 
 use std::error::Error;
 use std::fmt::Display;
+use std::io;
+use std::iter;
 use std::path::Path;
 
 use crate::config::ConfigError;
@@ -12,7 +14,7 @@ use crate::gateway::audit::AuditError;
 use crate::gateway::broker::{BrokerError, UpstreamError};
 use crate::gateway::meter::MeterError;
 use crate::github::GitHubError;
-use crate::id::NameError;
+use crate::id::{NameError, RunId};
 use crate::image::ImageError;
 use crate::model::{ModelError, ScriptError};
 use crate::runner::RunError;
@@ -24,6 +26,9 @@ use crate::task::{LintSeverity, TaskError};
 use crate::text::{counted, error_chain};
 
 use super::{AssemblyReporter, ErrorTopic};
+
+/// The hint of every error whose cause is a full disk.
+const FULL_DISK: &str = "free some space on the disk, then run the same command again";
 
 /// What kind of error it is: who can mend it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,13 +98,27 @@ impl AssemblyError {
         }
     }
 
-    /// An error of another module, with its causes.
+    /// An error of another module, with its causes. A full disk decides what it is about, and what to do next.
     pub(crate) fn from_error(
         kind: AssemblyErrorKind,
         topic: ErrorTopic,
         error: &(dyn Error + 'static),
     ) -> Self {
-        Self::new(kind, topic, error_chain(error))
+        let message = error_chain(error);
+        if is_full_disk(error) {
+            Self::new(kind, ErrorTopic::Run, message).with_hint(FULL_DISK)
+        } else {
+            Self::new(kind, topic, message)
+        }
+    }
+
+    /// The same error as the end of this run.
+    pub(super) fn of_run(self, run: &RunId) -> Self {
+        if self.hint() == Some(FULL_DISK) {
+            self.with_hint(format!("free some space on the disk, then `ralph resume {run}`"))
+        } else {
+            self
+        }
     }
 
     /// A task file with this many findings of the linter.
@@ -112,6 +131,13 @@ impl AssemblyError {
         Self::usage(message)
             .with_topic(ErrorTopic::Task)
             .with_hint("correct the lines above, then `ralph lint` checks them; `ralph init` writes an example to compare with")
+    }
+
+    /// There is no file at the path of the task.
+    pub(crate) fn missing_task(path: &Path) -> Self {
+        Self::usage(format!("there is no task file `{}`", path.display()))
+            .with_topic(ErrorTopic::Task)
+            .with_hint("`ralph init` writes one, or name another file")
     }
 
     /// Adds lines with details to the message.
@@ -140,8 +166,9 @@ impl AssemblyError {
         self
     }
 
+    /// Sets what to do next, unless that is known.
     pub(crate) fn with_hint_of(mut self, hint: Option<impl Display>) -> Self {
-        self.hint = hint.map(|hint| hint.to_string());
+        self.hint = self.hint.or_else(|| hint.map(|hint| hint.to_string()));
         self
     }
 
@@ -210,9 +237,18 @@ fn explain_finding(path: &Path, finding: &TaskError) -> String {
 }
 
 /// For `map_err`: an I/O error with what was tried on which path.
-pub(crate) fn io_error(operation: &str, path: &Path) -> impl FnOnce(std::io::Error) -> AssemblyError {
+pub(crate) fn io_error(operation: &str, path: &Path) -> impl FnOnce(io::Error) -> AssemblyError {
     let message = format!("cannot {operation} `{}`", path.display());
-    move |error| AssemblyError::runtime(format!("{message}: {error}"))
+    move |error| {
+        let hint = is_full_disk(&error).then_some(FULL_DISK);
+        AssemblyError::runtime(format!("{message}: {error}")).with_hint_of(hint)
+    }
+}
+
+fn is_full_disk(error: &(dyn Error + 'static)) -> bool {
+    iter::successors(Some(error), |&error| error.source())
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::StorageFull)
 }
 
 use AssemblyErrorKind::{Conflict, NotFound, Runtime, Usage};
@@ -322,9 +358,12 @@ impl From<SandboxError> for AssemblyError {
 }
 
 fn sandbox_topic(error: &SandboxError) -> ErrorTopic {
-    match error.cause::<SealError>() {
-        Some(_) => ErrorTopic::Network,
-        None => ErrorTopic::Sandbox,
+    if error.cause::<SealError>().is_some() {
+        ErrorTopic::Network
+    } else if error.cause::<EngineError>().is_some() {
+        ErrorTopic::Engine
+    } else {
+        ErrorTopic::Sandbox
     }
 }
 
@@ -392,5 +431,37 @@ impl From<RunError> for AssemblyError {
             _ => None,
         };
         Self::from_error(Runtime, topic, &error).with_hint_of(hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> io::Error {
+        io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error())
+    }
+
+    #[test]
+    fn a_full_disk_has_one_hint_whatever_failed() {
+        let sandbox = SandboxError::host("write", Path::new("f"), full()).with_hint(Some("another one"));
+        let run = RunId::parse("r7k2m9xq4").unwrap();
+        let again = "free some space on the disk, then run the same command again";
+        let resume = "free some space on the disk, then `ralph resume r7k2m9xq4`";
+        for error in [
+            AssemblyError::from(RunError::from(sandbox)),
+            io_error("write", Path::new("f"))(full()),
+        ] {
+            assert!(error.to_string().contains("No space left on device"), "{error}");
+            assert_eq!(
+                (error.hint(), error.topic()),
+                (Some(again), ErrorTopic::Run),
+                "{error}"
+            );
+            assert_eq!(error.of_run(&run).hint(), Some(resume));
+        }
+        let other = AssemblyError::from(SandboxError::gone("s"));
+        assert_eq!(other.hint(), SandboxError::gone("s").hint());
+        assert_eq!(other.topic(), ErrorTopic::Sandbox);
     }
 }

@@ -223,7 +223,7 @@ impl ActiveRun {
     pub async fn drive(&self) -> Result<RunOutcome, AssemblyError> {
         let outcome = runner::drive(&self.parts, &self.settings, &self.spec, &self.dir).await;
         self.reporting.settle().await;
-        Ok(outcome?)
+        outcome.map_err(|error| AssemblyError::from(error).of_run(&self.dir.facts().id))
     }
 
     /// Asks the doctor why the run is stuck, and returns the diagnosis. Nothing else may be driving the run.

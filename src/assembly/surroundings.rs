@@ -157,13 +157,6 @@ impl Surroundings {
         self
     }
 
-    /// Sets the clock.
-    #[must_use]
-    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
-        self
-    }
-
     /// The environment.
     #[must_use]
     pub fn env(&self) -> &BTreeMap<String, String> {

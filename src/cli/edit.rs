@@ -43,8 +43,7 @@ pub(super) async fn edit(context: &Context, args: EditArgs) -> CliResult {
             std::fs::read_to_string(&path).map_err(io_error("read", &path))?
         }
         None if std::io::stdin().is_terminal() => edited(context, &run).await?,
-        _ => std::io::read_to_string(std::io::stdin())
-            .map_err(|error| CliError::runtime(format!("cannot read the task from stdin: {error}")))?,
+        _ => from_stdin()?,
     };
     if text == run.next_task()? {
         context.ui.say("The task is the same: nothing to change.");
@@ -63,6 +62,19 @@ pub(super) fn retry(context: &Context, args: &RetryArgs) -> CliResult {
     let request = context.control()?.retry(&run, args.from)?;
     said(context, &run, &request);
     Ok(CliExit::Success)
+}
+
+/// The text on standard input.
+fn from_stdin() -> Result<String, CliError> {
+    let text = std::io::read_to_string(std::io::stdin())
+        .map_err(|error| CliError::runtime(format!("cannot read the task from stdin: {error}")))?;
+    if text.trim().is_empty() {
+        return Err(
+            CliError::usage("standard input is empty, so there is no text for the task")
+                .with_hint("give it with `--file FILE`, or edit it at a terminal"),
+        );
+    }
+    Ok(text)
 }
 
 /// Lets a person edit the task in their editor.

@@ -23,10 +23,15 @@ pub(super) fn lint_task(context: &Context, args: &LintArgs) -> CliResult {
     let config = configuration(context, Vec::new())?;
     let path = context.surroundings().dir().join(&args.task);
     let min_checkboxes = config.settings.task.min_checkboxes.get() as usize;
-    let findings = lint(read_task_text(&path)?.as_deref(), min_checkboxes);
+    let text = read_task_text(&path)?;
+    let findings = lint(text.as_deref(), min_checkboxes);
     if args.json {
         context.ui.json(&findings)?;
-    } else {
+    }
+    if text.is_none() {
+        return Err(AssemblyError::missing_task(&args.task));
+    }
+    if !args.json {
         findings
             .iter()
             .try_for_each(|finding| context.ui.data(describe_finding(&args.task, finding)))?;

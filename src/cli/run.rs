@@ -133,7 +133,9 @@ pub(super) fn read_script(context: &Context, script: &Path) -> Result<String, Cl
     let path = context.surroundings().dir().join(script);
     let text = std::fs::read_to_string(&path);
     text.map_err(|error| {
-        CliError::usage(format!("cannot read `{}`: {error}", path.display())).with_topic(ErrorTopic::Task)
+        CliError::usage(format!("cannot read `{}`: {error}", path.display()))
+            .with_topic(ErrorTopic::Task)
+            .with_hint("`--script` takes a file with the answers of a model; check its path")
     })
 }
 
@@ -275,14 +277,14 @@ pub(super) fn how_to_merge(
         return format!("review and merge {url}");
     }
     let dir = context.surroundings().dir();
-    let is_here = |above: &Path| {
-        above
-            .join(".git")
-            .canonicalize()
-            .is_ok_and(|git| git == repository)
-    };
-    let merge = if dir.ancestors().any(is_here) {
+    let holds_it = |dir: &Path| dir.join(".git").canonicalize().is_ok_and(|git| git == repository);
+    // A bare repository has no index.
+    let is_bare = !repository.join("index").exists();
+    let merge = if dir.ancestors().any(holds_it) {
         format!("`git merge {branch}` takes the work")
+    } else if let Some(checkout) = repository.parent().filter(|dir| !is_bare && holds_it(dir)) {
+        let checkout = shell_word(&checkout.to_string_lossy());
+        format!("`cd {checkout} && git merge {branch}` takes the work")
     } else {
         let repository = shell_word(&repository.to_string_lossy());
         format!("`git pull {repository} {branch}` takes the work, in a checkout of that repository")

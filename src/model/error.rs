@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::CallPurpose;
 use crate::text::counted;
 
 /// Why a model did not answer.
@@ -59,12 +60,17 @@ pub enum ModelError {
         reason: String,
     },
     /// A scripted model has no answer for this call.
-    #[error("the script has no answer for call {} of iteration {iteration}", call + 1)]
+    #[error("the script has no answer for call {} of {}", call + 1, match purpose {
+        CallPurpose::Agent => format!("iteration {iteration}"),
+        CallPurpose::Doctor => format!("the doctor, which was asked after iteration {iteration}"),
+    })]
     ScriptExhausted {
         /// The iteration of the call.
         iteration: u32,
         /// The number of the call.
         call: u32,
+        /// Who calls: the agent, or the doctor.
+        purpose: CallPurpose,
     },
 }
 
@@ -97,7 +103,14 @@ impl ModelError {
                 "check the network of the host, and that the endpoint is running: `litellm --config FILE --port 4000` starts LiteLLM"
             }
             Self::NotConfigured { .. } => "`ralph models` shows the service and the key of each profile",
-            Self::ScriptExhausted { .. } => "add a reply to the script, or end it with `then: repeat`",
+            Self::ScriptExhausted {
+                purpose: CallPurpose::Agent,
+                ..
+            } => "add a reply to the script, or end it with `then: repeat`",
+            Self::ScriptExhausted {
+                purpose: CallPurpose::Doctor,
+                ..
+            } => "add `doctor:` to the script, with a list of answers of the doctor",
         }
     }
 }

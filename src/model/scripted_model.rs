@@ -37,6 +37,7 @@ impl Model for ScriptedModel {
             .ok_or(ModelError::ScriptExhausted {
                 iteration: request.iteration,
                 call: request.call,
+                purpose: request.purpose,
             })?;
         tokio::time::sleep(Duration::from_millis(call.delay_ms)).await;
         let mut reply = self.outcome(call, request)?.clone();
@@ -200,7 +201,7 @@ mod tests {
         1,
         1,
         CallPurpose::Doctor,
-        "the script has no answer for call 2 of iteration 1"
+        "the script has no answer for call 2 of the doctor, which was asked after iteration 1"
     )]
     #[tokio::test]
     async fn calls_get_their_entry(

@@ -84,11 +84,10 @@ fn too_few_checkboxes(document: &TaskDocument, min_checkboxes: usize) -> Option<
             checkboxes.last().map_or(1, |last| last.line),
             LintRule::EnoughCheckboxes,
             format!(
-                "{} of at least {}",
-                checkboxes.len(),
-                counted(min_checkboxes, "checkbox")
+                "the task has {}, and needs at least {min_checkboxes}",
+                counted(checkboxes.len(), "checkbox")
             ),
-            "add success criteria like - [ ] M1.1 The login survives a restart",
+            "add success criteria like `- [ ] M1.1 The login survives a restart`",
         )
     })
 }
@@ -246,8 +245,8 @@ verify_commands: [make check]
     }
 
     #[rstest]
-    #[case::none("text", &[(1, LintRule::EnoughCheckboxes, "0 of at least 2 checkboxes")])]
-    #[case::one("\n- [ ] M1 a", &[(10, LintRule::EnoughCheckboxes, "1 of at least 2 checkboxes")])]
+    #[case::none("text", &[(1, LintRule::EnoughCheckboxes, "the task has 0 checkboxes, and needs at least 2")])]
+    #[case::one("\n- [ ] M1 a", &[(10, LintRule::EnoughCheckboxes, "the task has 1 checkbox, and needs at least 2")])]
     #[case::same_id(
         "- [ ] M1 a\n- [ ] M1 b",
         &[(10, LintRule::UniqueIds, "duplicate id `M1` (first used on line 9)")]

@@ -310,8 +310,8 @@ mod tests {
 
     #[rstest]
     #[case::no_commands("## One", SpecChecks { test_command: None, verify_commands: Vec::new(), ..checks() }, &["`test_command` is missing", "nothing verifies S1"])]
-    #[case::no_steps("Text alone", checks(), &["0 of at least 1 checkbox"])]
-    #[case::all_done("## One [done]", checks(), &["0 of at least 1 checkbox"])]
+    #[case::no_steps("Text alone", checks(), &["the task has 0 checkboxes, and needs at least 1"])]
+    #[case::all_done("## One [done]", checks(), &["the task has 0 checkboxes, and needs at least 1"])]
     fn what_cannot_be_verified_is_found(
         #[case] body: &str,
         #[case] checks: SpecChecks,

@@ -51,6 +51,10 @@ fn a_run_whose_disk_the_agent_fills_says_so_and_goes_on_once_there_is_room() {
         error.contains("No space left on device") && error.contains(&home),
         "{error}"
     );
+    let run = world.run_dir().unwrap();
+    let id = run.file_name().unwrap().to_string_lossy();
+    let hint = format!("hint: free some space on the disk, then `ralph resume {id}`");
+    assert_eq!(ralph.stderr().lines().last(), Some(&*hint));
     disk.resize("512m");
     let output = world.resume();
     assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
@@ -72,6 +76,11 @@ fn a_run_whose_files_find_no_room_says_so_and_goes_on_once_there_is() {
     let error = stderr_text(&output);
     assert!(
         error.contains("No space left on device") && error.contains(&run),
+        "{error}"
+    );
+    let hint = "hint: free some space on the disk, then ";
+    assert!(
+        error.lines().last().is_some_and(|last| last.starts_with(hint)),
         "{error}"
     );
     fs::remove_file(filler).unwrap();

@@ -322,7 +322,7 @@ fn an_edit_that_cannot_become_a_task_pauses_its_run() {
                 .edit_issue_as("ada", REPO, issue, "---\nbranch: hello\n---\nNo steps.\n");
         },
         "needs-attention",
-        "0 of at least 1 checkbox",
+        "the task has 0 checkboxes, and needs at least 1",
     );
 }
 

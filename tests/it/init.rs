@@ -220,8 +220,10 @@ fn agent_and_provider_can_be_given() {
     );
     let task = fs::read_to_string(place.repo().join("ralph_task.md")).unwrap();
     assert!(task.contains("\nmax_tokens_total: 2000000\n"), "{task}");
-    finish(&mut init(&place, &["--force", "--agent", "nobody"]))
-        .expect_refused(&["there is no agent `nobody`; expected one of actions, claude"]);
+    finish(&mut init(&place, &["--force", "--agent", "nobody"])).expect_refused(&[
+        "there is no agent `nobody`; expected one of actions, claude",
+        "hint: name one of them",
+    ]);
     finish(&mut init(&place, &["--force", "--agent", "custom"]))
         .expect(0, &["`custom` needs its command in `ralph.toml`"]);
 }
@@ -245,6 +247,22 @@ fn on_a_terminal_init_asks_and_the_best_is_preselected() {
     ] {
         assert!(ended.stdout.contains(line), "{line}: {ended:?}");
     }
+}
+
+#[test]
+fn a_wrong_answer_to_init_is_asked_for_again() {
+    let script = need!(skip::program("script"));
+    let place = project();
+    let mut command = place.on_terminal(&script, "zzz\\ncodex\\n\\n", &["init"]);
+    let ended = finish(command.env("DOCKER_HOST", NO_ENGINE).env("OPENAI_API_KEY", KEY));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended.stdout.contains("there is no agent `zzz`; expected one of "),
+        "{ended:?}"
+    );
+    assert_eq!(ended.stdout.matches("Which agent? ").count(), 2, "{ended:?}");
+    let text = fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
+    assert!(text.contains("name = \"codex\""), "{text}");
 }
 
 #[rstest]

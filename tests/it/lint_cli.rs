@@ -16,15 +16,15 @@ fn a_valid_task_is_reported_as_valid() {
 #[test]
 fn a_task_that_is_not_there_is_named() {
     let place = Place::new();
-    let ended = place.run(&["lint", "other.md"]);
-    ended.expect(2, &["ralph: the task file `other.md` is not valid: 1 problem\n"]);
-    assert!(
-        ended
-            .stdout
-            .starts_with("other.md: the task file does not exist\n  fix: "),
-        "{}",
-        ended.stdout
-    );
+    for command in ["lint", "run", "submit"] {
+        let ended = place.run(&[command, "other.md"]);
+        ended.expect(2, &["ralph: there is no task file `other.md`\n"]);
+        assert_eq!(ended.stdout, "", "{command}");
+    }
+    let ended = place.run(&["lint", "other.md", "--json"]);
+    ended.expect(2, &["ralph: there is no task file `other.md`\n"]);
+    let findings: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(findings[0]["rule"], "file-exists");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn the_number_of_boxes_a_task_needs_is_configurable() {
 #[case::agent_without_a_command(TASK, &["--agent", "custom"], &["the agent `custom` has no command", "hint: "])]
 #[case::provider_of_a_later_version(TASK, &["--type", "tart"], &["tart", "--type"])]
 #[case::unknown_profile(TASK, &["--profile", "nope"], &["there is no profile `nope`"])]
-#[case::no_such_script(TASK, &["--script", "nope.yaml"], &["nope.yaml"])]
+#[case::no_such_script(TASK, &["--script", "nope.yaml"], &["nope.yaml", "hint: `--script` takes a file"])]
 #[case::bad_script(TASK, &["--script", "README.md"], &["cannot parse the script: "])]
 #[case::unenforceable_policy(TASK, &["--set", "sandbox.network.policy=deny"], &["hint: ", "on_unenforceable"])]
 fn a_run_that_cannot_begin_leaves_nothing_behind(

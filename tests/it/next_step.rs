@@ -113,7 +113,7 @@ fn paused() -> Place {
 #[case::init_with_a_configuration(configured, &["init"], "next: describe your task in ralph_task.md")]
 #[case::init_again(ready, &["init"], "hint: edit it, then `ralph lint`; `ralph init --force`")]
 #[case::lint(ready, &["lint"], "next: `ralph run ralph_task.md` works on it")]
-#[case::lint_without_a_task(nothing, &["lint"], "hint: correct the lines above, then `ralph lint` checks them; `ralph init` writes an example")]
+#[case::lint_without_a_task(nothing, &["lint"], "hint: `ralph init` writes one, or name another file")]
 #[case::doctor_without_a_task(nothing, &["doctor", "env", LOCAL, KEYLESS, LIMITED], "next: `ralph init` writes a task")]
 #[case::doctor_with_a_task(ready, &["doctor", "env", LOCAL, KEYLESS, LIMITED], "next: `ralph lint` checks the task, and `ralph run`")]
 #[case::doctor_of_a_run(paused, &["doctor", "r"], "next: `ralph doctor r")]
@@ -121,7 +121,7 @@ fn paused() -> Place {
 #[case::models(ready, &["models", "--set=default_profile=strong-doctor"], "next: `ralph run` starts with the profile `strong-doctor`")]
 #[case::models_without_a_key(ready, &["models"], "next: `ZAI_API_KEY` is not set, the key of Z.ai; set `ZAI_API_KEY` in `.env`; or use the service of `ANTHROPIC_API_KEY`, which is set: `ralph run --set models.default-cheap.litellm_model=anthropic/")]
 #[case::models_of_a_program(ready, &["models", "--set=agent.name=claude"], "next: `ralph doctor env` shows whether `claude` can log in")]
-#[case::run_without_a_task(nothing, &["run"], "hint: correct the lines above, then `ralph lint` checks them; `ralph init` writes an example")]
+#[case::run_without_a_task(nothing, &["run"], "hint: `ralph init` writes one, or name another file")]
 #[case::run_without_a_repository(task_alone, &["run"], "hint: run inside a git repository, or create one with `git init`")]
 #[case::demo(nothing, &["demo"], "next: `ralph doctor env` shows what your own run would use; `ralph init`")]
 #[case::status_of_nothing(nothing, &["status"], "No runs yet. `ralph run` starts one")]
@@ -153,6 +153,7 @@ fn paused() -> Place {
 #[case::evidence(done, &["evidence", "show", "ralph/t1/say-hello"], "next: `ralph evidence verify ")]
 #[case::verified(keyed, &["evidence", "verify", "ralph/t1/say-hello", "--key=key.pem"], "next: review the change that passed these commands: `git diff ")]
 #[case::submit(ready, &["submit"], "next: `ralph worker` works on it, unless one runs already; `ralph status`")]
+#[case::submit_without_a_task(nothing, &["submit"], "hint: `ralph init` writes one, or name another file")]
 #[case::no_token_of_the_api(ready, &["api-token", "list"], "next: `ralph api-token create NAME` creates one")]
 #[case::token_of_the_api(ready, &["api-token", "create", "ci"], "next: send it to `ralph serve` as `Authorization: Bearer TOKEN`")]
 #[case::login(ready, &["api-token", "login"], "next: `POST /api/login` exchanges it for a session")]
@@ -293,13 +294,33 @@ fn a_terminal_shows_what_a_run_waits_for_and_for_how_long(#[case] format: &[&str
 }
 
 #[test]
+fn a_script_without_an_answer_of_the_doctor_says_so() {
+    let place = Place::new();
+    let idle = json!({"summary": "nothing", "actions": []});
+    let mut script = script([idle]);
+    script["then"] = json!("repeat");
+    let ended = finish(&mut place.scripted(&script, &["--set=doctor.every_iterations=2"]));
+    ended.expect(
+        1,
+        &["ralph: the script has no answer for call 1 of the doctor, which was asked after iteration "],
+    );
+    let last = ended.stderr.lines().last().unwrap();
+    assert!(last.starts_with("hint: add `doctor:` to the script"), "{ended:?}");
+}
+
+#[test]
 fn the_status_of_a_run_names_its_repository_elsewhere() {
     let place = done();
     let elsewhere = place.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
-    let ended = finish(place.ralph(&["status"]).current_dir(&elsewhere));
+    let status = || finish(place.ralph(&["status"]).current_dir(&elsewhere));
+    let merge = format!("`cd {} && git merge ralph/", place.repo().display());
+    status().expect(0, &["next: read /", &merge]);
+    // Without a checkout, the work has to get into one.
+    place.git(&["config", "core.bare", "true"]);
+    std::fs::remove_file(place.repo().join(".git/index")).unwrap();
     let pull = format!("`git pull {}/.git ralph/", place.repo().display());
-    ended.expect(0, &["next: read /", &pull]);
+    status().expect(0, &["next: read /", &pull]);
 }
 
 #[test]

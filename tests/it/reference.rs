@@ -14,7 +14,7 @@ use ralph::task::{
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::ralph::Place;
+use crate::support::ralph::{Place, TASK, finish, script, whole_task};
 
 #[test]
 fn the_configuration_reference_is_up_to_date() {
@@ -128,8 +128,20 @@ fn every_kind_of_error_has_a_section_in_the_troubleshooting_page() {
 #[case::configuration(&["--config", "nope.toml", "config", "show"], "configuration")]
 #[case::task(&["run", "nope.md"], "task")]
 #[case::evidence(&["evidence", "verify", "HEAD"], "evidence")]
+#[case::engine_of_a_run(&["run", "--script", "script.json", "--type", "docker"], "engine")]
+#[case::engine_of_the_demo(&["demo", "--type", "docker"], "engine")]
+#[case::engine_of_the_selftest(&["selftest", "--type", "docker"], "engine")]
+#[case::cost_of_an_agent(&["run", "priceless.md", "--agent", "codex"], "configuration")]
 fn an_error_links_to_its_section(#[case] args: &[&str], #[case] anchor: &str) {
-    let ended = Place::new().run(args);
+    let place = Place::new();
+    place.write("script.json", &script([whole_task()]).to_string());
+    let limit = "max_tokens_total: 1000000";
+    place.write("priceless.md", &TASK.replace(limit, "max_cost_usd_estimate: 1"));
+    let ended = finish(
+        place
+            .ralph(args)
+            .env("DOCKER_HOST", "unix:///nonexistent/engine.sock"),
+    );
     let (repository, version) = (env!("CARGO_PKG_REPOSITORY"), env!("CARGO_PKG_VERSION"));
     let link = format!("see: {repository}/blob/v{version}/docs/troubleshooting.md#{anchor}");
     assert!(ended.stderr.lines().any(|line| line == link), "{ended:?}");

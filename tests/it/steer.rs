@@ -353,6 +353,17 @@ fn an_edit_at_rest_is_read_from_stdin_and_used_by_the_resume() {
     place.run(&["resume"]).expect(0, &["done: "]);
 }
 
+#[test]
+fn an_edit_from_an_empty_stdin_says_so() {
+    let place = resting();
+    let mut command = place.ralph(&["edit"]);
+    crate::support::ralph::finish(command.stdin(std::process::Stdio::null())).expect_refused(&[
+        "ralph: standard input is empty, so there is no text for the task\n",
+        "hint: give it with `--file FILE`, or edit it at a terminal\n",
+    ]);
+    assert_eq!(requests(&place), []);
+}
+
 #[rstest]
 #[case::changes_a_budget("sed -i 's/max_iterations: 6/max_iterations: 1/' \"$1\"", 0, "edited task")]
 #[case::fails_after_a_change("echo >>\"$1\"; exit 1", 1, "nothing was changed")]

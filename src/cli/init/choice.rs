@@ -261,7 +261,7 @@ async fn seal(context: &Context) -> String {
     }
 }
 
-/// The option of this name, the answer of a person, or the first.
+/// The option of this name, the answer of a person, or the first. A person is asked until there is such an option.
 fn pick<'a>(
     context: &Context,
     what: &str,
@@ -284,13 +284,19 @@ fn pick<'a>(
             .map_or(String::new(), |missing| format!(": needs {missing}"));
         context.ui.say(format_args!("  {}{missing}", option.name));
     }
-    context.ui.say(format_args!("Which {what}? [{}]", first.name));
-    let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| CliError::runtime(format!("cannot read the answer: {error}")))?;
-    match answer.trim() {
-        "" => Ok(first),
-        name => find(what, options, name),
+    loop {
+        context.ui.say(format_args!("Which {what}? [{}]", first.name));
+        let mut answer = String::new();
+        let read = std::io::stdin().lock().read_line(&mut answer);
+        read.map_err(|error| CliError::runtime(format!("cannot read the answer: {error}")))?;
+        let name = answer.trim();
+        if name.is_empty() {
+            return Ok(first);
+        }
+        match find(what, options, name) {
+            Ok(option) => return Ok(option),
+            Err(error) => context.ui.say(error),
+        }
     }
 }
 
@@ -302,5 +308,6 @@ fn find<'a>(what: &str, options: &'a [InitOption], name: &str) -> Result<&'a Ini
             "there is no {what} `{name}`; expected one of {}",
             names.join(", ")
         ))
+        .with_hint("name one of them; without a name `ralph init` asks, or takes the best")
     })
 }
