@@ -17,7 +17,7 @@ use crate::docker_test::DockerTest;
 use crate::need;
 use crate::support::engine::Which;
 use crate::support::ralph::{Place, finish};
-use crate::support::security_page::check_column;
+use crate::support::security_page::{check_column, engine_version};
 use crate::support::{base, engine};
 
 #[rstest]
@@ -60,7 +60,8 @@ async fn an_engine_enforces_everything_but_the_known_gap(
         let expected = if inside_tls { "not-enforceable" } else { "enforced" };
         assert_eq!(case["verdict"], expected, "{case}");
     }
-    check_column(column, cases);
+    let attacked = engine_version(&engine.endpoint().to_string());
+    check_column(column, Some(&attacked), cases);
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn local_enforces_nothing_and_is_not_attacked() {
             "{case}"
         );
     }
-    check_column("local", cases);
+    check_column("local", None, cases);
 }
 
 #[tokio::test]
