@@ -142,17 +142,17 @@ mod tests {
         progress.append(called(2, 31)).unwrap();
         progress.warn_about_budget().unwrap();
         progress.warn_about_budget().unwrap();
-        assert_eq!(warned(&run), [share(50), share(80)]);
+        assert_eq!(warned(&run), [share(80)]);
         progress.checkpoint(None).await.unwrap();
         let mut again = run.progress().await;
         again.warn_about_budget().unwrap();
-        assert_eq!(warned(&run).len(), 2);
+        assert_eq!(warned(&run).len(), 1);
         again.append(called(3, 20)).unwrap();
         again.warn_about_budget().unwrap();
-        assert_eq!(warned(&run)[2..], [share(95)]);
+        assert_eq!(warned(&run)[1..], [share(95)]);
         again.budget.max_tokens = Some(200);
         again.warn_about_budget().unwrap();
-        assert_eq!(warned(&run)[3..], [share(50)]);
+        assert_eq!(warned(&run)[2..], [share(50)]);
         let activity = again.files.read("activity.log").unwrap();
         assert!(
             !activity.contains("budget: 50 % of max_tokens_total is used: 80"),
