@@ -11,7 +11,7 @@ use super::git::{
 use super::import::{FAST_IMPORT, FastImport, read_mark};
 use super::objects;
 use super::path::{RepoPath, collision};
-use crate::exec::{ExitStatus, Host};
+use crate::exec::{Command, ExitStatus, Host};
 use crate::id::{ObjectId, RunId};
 
 /// The beginnings of the refs that only ralph writes.
@@ -288,11 +288,7 @@ impl Repository {
             .git
             .command("update-ref --stdin -z")
             .stdin(format!("update {name}\0{new}\0{old}\0"));
-        let mut done = self.git.run(&command).await;
-        if done.is_err() && self.remove_dead_lock(name) {
-            done = self.git.run(&command).await;
-        }
-        let Err(failed) = done else {
+        let Err(failed) = self.change_ref(name, &command).await else {
             return Ok(());
         };
         let found = self.read_ref(name).await?;
@@ -304,6 +300,19 @@ impl Repository {
             expected: expected.cloned(),
             found,
         })
+    }
+
+    /// Runs a command that changes this ref, once more if the lock of a killed git was in its way.
+    async fn change_ref(&self, name: &str, command: &Command) -> Result<(), ScmError> {
+        let run = || {
+            let (git, command) = (self.git.clone(), command.clone());
+            // A git that is killed leaves its lock, and another one for all refs when it deletes.
+            uninterrupted(async move { git.run(&command).await.map(drop) })
+        };
+        match run().await {
+            Err(_) if self.remove_dead_lock(name) => run().await,
+            done => done,
+        }
     }
 
     /// Removes the lock file that a killed git left for a ref which only ralph writes. Git has it for milliseconds; one that stays
@@ -336,7 +345,7 @@ impl Repository {
     /// Deletes a ref, wherever it is. One that does not exist is no error.
     pub(super) async fn delete_ref(&self, name: &str) -> Result<(), ScmError> {
         let command = self.git.command("update-ref --no-deref -d").arg(name);
-        self.git.run(&command).await.map(drop)
+        self.change_ref(name, &command).await
     }
 
     /// Protects the commit that a run starts from against garbage collection.

@@ -127,6 +127,46 @@ async fn the_lock_of_a_killed_git_is_removed_from_own_refs_only_and_not_while_it
 }
 
 #[tokio::test]
+async fn the_lock_of_a_killed_git_does_not_keep_a_ref_from_being_deleted() {
+    let world = World::new().await;
+    let repository = &world.repository;
+    let run = RunId::parse("r23456").unwrap();
+    let name = format!("refs/ralph/{run}/state");
+    repository.update_ref(&name, &world.base, None).await.unwrap();
+    let lock = repository.common_dir().join(format!("{name}.lock"));
+    let made = SystemTime::now() - Duration::from_secs(60);
+    fs::File::create(&lock).unwrap().set_modified(made).unwrap();
+    repository.remove_run_refs(&run).await.unwrap();
+    assert_eq!(repository.read_ref(&name).await.unwrap(), None);
+    assert!(!lock.exists());
+}
+
+/// As when the lease of a run ends: git must not be killed while it has locks.
+#[tokio::test]
+async fn a_change_of_a_ref_that_is_dropped_leaves_no_lock() {
+    let world = World::new().await;
+    let repository = &world.repository;
+    let run = RunId::parse("r23456").unwrap();
+    let name = format!("refs/ralph/{run}/state");
+    for step in 0..200 {
+        let change = async {
+            let _ = repository.update_ref(&name, &world.base, None).await;
+            let _ = repository.remove_run_refs(&run).await;
+        };
+        let _ = tokio::time::timeout(Duration::from_micros(100 * step), change).await;
+    }
+    let dir = repository.common_dir();
+    let locks = [dir.join(format!("{name}.lock")), dir.join("packed-refs.lock")];
+    for _ in 0..100 {
+        if !locks.iter().any(|lock| lock.exists()) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("a lock stayed: {locks:?}");
+}
+
+#[tokio::test]
 async fn the_base_survives_garbage_collection_once_pinned() {
     let world = World::new().await;
     let user = world.user();
