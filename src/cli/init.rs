@@ -228,7 +228,8 @@ const KEYS_MODE: u32 = 0o600;
 /// Takes a file with keys away from other users; `false` if they could not use it before either.
 fn close(path: &Path) -> Result<bool, CliError> {
     let mut permissions = fs::metadata(path).map_err(io_error("read", path))?.permissions();
-    if permissions.mode() & 0o077 == 0 {
+    let of_others = permissions.mode() % 0o100;
+    if of_others == 0 {
         return Ok(false);
     }
     permissions.set_mode(KEYS_MODE);

@@ -43,11 +43,6 @@ impl Run<'_> {
         let on_commit = checks.filter(|check| check.commit.is_some());
         let newly_ticked = evidence.ticked.difference(&self.progress.ticked);
         let agent = self.inputs.parts.agents.for_profile(&profile.name);
-        let model = if work.called_model {
-            self.inputs.parts.model.name(profile)
-        } else {
-            agent.model_name(profile)
-        };
         let lasting = next_profile(&self.progress, false).ok();
         let mut record = IterationRecord {
             iteration: number,
@@ -56,7 +51,7 @@ impl Run<'_> {
             next_profile: lasting.unwrap_or(profile).name.clone(),
             profile: profile.name.clone(),
             agent: agent.name().to_owned(),
-            model: model.to_owned(),
+            model: self.model_name(work, profile),
             summary: work.outcome.summary.clone(),
             ending: ending_word(&work.outcome.conclusion).to_owned(),
             failures,
@@ -92,6 +87,17 @@ impl Run<'_> {
         base.extend(self.base_failures());
         record.score = gutter::score(&history, &base, self.inputs.settings.diff_line_threshold);
         record
+    }
+
+    /// The model that worked, for people: only the runner knows which one answered its own calls.
+    fn model_name(&self, work: &AgentWork, profile: &Profile) -> String {
+        let parts = self.inputs.parts;
+        let name = if work.called_model {
+            parts.model.name(profile)
+        } else {
+            parts.agents.for_profile(&profile.name).model_name(profile)
+        };
+        name.to_owned()
     }
 }
 
