@@ -8,14 +8,16 @@ use ralph::network::Policy;
 use ralph::sandbox::{Provider, SandboxSpec};
 
 use super::Fallible;
-use super::figure::{Figure, MEDIAN, Samples, Target, quick};
+use super::figure::{Figure, MEDIAN, PeerSamples, Samples, Target, quick};
 use super::stage::{Stage, exec};
 
 const ROUNDS: usize = 15;
 
 pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     let nothing = Command::new("true");
-    let (mut created, mut prepared, mut removed) = (vec![], vec![], vec![]);
+    let run = stage.docker(["run", "--rm", stage.image(), "true"]);
+    stage.run(&run).await?;
+    let (mut created, mut prepared, mut removed, mut docker_run) = (vec![], vec![], vec![], vec![]);
     let provider = stage.provider();
     let spec = SandboxSpec {
         network: Policy::deny(),
@@ -37,16 +39,21 @@ pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
         let started = Instant::now();
         sandbox.close().await?;
         removed.push(started.elapsed());
+
+        docker_run.push(stage.run(&run).await?);
     }
     agent.close().await?;
     let [created, prepared, removed] = [created, prepared, removed].map(Samples::milliseconds);
-    println!("a container for evidence, ms: prepared {prepared}; new {created}; removed {removed}");
+    let docker_run = Samples::milliseconds(docker_run);
+    println!(
+        "a container for evidence, ms: prepared {prepared}; new {created}; removed {removed}; docker run {docker_run}"
+    );
     let figure = |name, ours, target| Figure {
         name,
         unit: "ms",
         at: MEDIAN,
         ours,
-        peer: None,
+        peer: Some(PeerSamples::new("docker run", &docker_run)),
         target: Target::Most(target),
     };
     Ok(vec![

@@ -56,7 +56,7 @@ pub(crate) async fn measure(stage: &Stage, repository: &Path) -> Fallible<Vec<Fi
     Ok(vec![
         figure("iteration", MEDIAN, &ours, git(), Target::Ratio(0.5)),
         figure("iteration-p95", P95, &ours, git(), Target::Ratio(0.5)),
-        figure("iteration-median", MEDIAN, &ours, None, Target::Most(250.0)),
+        figure("iteration-median", MEDIAN, &ours, git(), Target::Most(250.0)),
         figure("iteration-growth", MEDIAN, &old, young, Target::Ratio(1.15)),
     ])
 }
