@@ -18,7 +18,7 @@ const LINES: usize = 100_000;
 /// How many lines a second are written for minutes.
 const RATE: u32 = 200;
 /// How long the page may take to show the last line.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// The run whose log is written to.
 const RUN: &str = "rbench00001";
 
@@ -149,7 +149,7 @@ fn appending_page(browser: &Browser, dashboard: &Dashboard, log: &mut RunLog) ->
     ));
     let began = Instant::now();
     while browser.eval("return window.isReady === true") != true {
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIMEOUT {
             return Err("the page that appends gets no events".into());
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -164,7 +164,7 @@ fn wait_for_line(browser: &Browser, said: &str) -> Fallible<()> {
         "return document.getElementById('log')?.lastElementChild?.textContent.includes('{said}') === true"
     );
     while browser.eval(&look) != true {
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIMEOUT {
             return Err(format!("the page does not show `{said}`").into());
         }
         std::thread::sleep(Duration::from_millis(100));

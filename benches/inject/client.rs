@@ -18,7 +18,7 @@ pub(crate) struct Way {
 /// One connection that makes call after call.
 pub(crate) struct Client {
     stream: TcpStream,
-    heard: Vec<u8>,
+    received: Vec<u8>,
     request: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ impl Client {
         );
         Ok(Self {
             stream,
-            heard: Vec::with_capacity(16 * 1024),
+            received: Vec::with_capacity(16 * 1024),
             request: request.into_bytes(),
         })
     }
@@ -46,39 +46,39 @@ impl Client {
     /// Makes a call and reads its answer to the end; returns how long its first word took.
     pub(crate) async fn call(&mut self) -> Fallible<Duration> {
         let first = self.begin().await?;
-        while !self.heard.ends_with(b"0\r\n\r\n") {
-            self.hear().await?;
+        while !self.received.ends_with(b"0\r\n\r\n") {
+            self.receive().await?;
         }
-        if !String::from_utf8_lossy(&self.heard).contains("[DONE]") {
-            return Err(format!("cut short: {}", String::from_utf8_lossy(&self.heard)).into());
+        if !String::from_utf8_lossy(&self.received).contains("[DONE]") {
+            return Err(format!("cut short: {}", String::from_utf8_lossy(&self.received)).into());
         }
         Ok(first)
     }
 
     /// Makes a call and waits for its first word.
     pub(crate) async fn begin(&mut self) -> Fallible<Duration> {
-        self.heard.clear();
+        self.received.clear();
         let started = Instant::now();
         self.stream.write_all(&self.request).await?;
         while !self.has_begun()? {
-            self.hear().await?;
+            self.receive().await?;
         }
         Ok(started.elapsed())
     }
 
     fn has_begun(&self) -> Fallible<bool> {
-        let Some(head) = end_of_head(&self.heard) else {
+        let Some(head) = end_of_head(&self.received) else {
             return Ok(false);
         };
-        if !self.heard.starts_with(b"HTTP/1.1 200") {
-            return Err(String::from_utf8_lossy(&self.heard).into());
+        if !self.received.starts_with(b"HTTP/1.1 200") {
+            return Err(String::from_utf8_lossy(&self.received).into());
         }
-        Ok(self.heard[head..].windows(6).any(|window| window == b"data: "))
+        Ok(self.received[head..].windows(6).any(|window| window == b"data: "))
     }
 
-    async fn hear(&mut self) -> Fallible<()> {
-        match self.stream.read_buf(&mut self.heard).await? {
-            0 => Err(format!("ended after {}", String::from_utf8_lossy(&self.heard)).into()),
+    async fn receive(&mut self) -> Fallible<()> {
+        match self.stream.read_buf(&mut self.received).await? {
+            0 => Err(format!("ended after {}", String::from_utf8_lossy(&self.received)).into()),
             _ => Ok(()),
         }
     }

@@ -19,7 +19,7 @@ const MASTER_KEY: &str = "sk-master-0123456789";
 /// What the model wants to be shown; it does not look.
 const KEY: &str = "sk-upstream-0123456789";
 /// LiteLLM takes ten seconds to come up, as a rule.
-const PATIENCE: Duration = Duration::from_secs(180);
+const START_TIMEOUT: Duration = Duration::from_secs(180);
 
 pub(crate) struct Stage {
     /// To the model itself.
@@ -100,7 +100,7 @@ impl Stage {
         };
         let started = Instant::now();
         while !answers(&way).await {
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > START_TIMEOUT {
                 return Err("LiteLLM does not come up".into());
             }
             tokio::time::sleep(Duration::from_millis(200)).await;

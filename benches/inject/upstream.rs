@@ -40,17 +40,17 @@ pub(crate) fn start() -> Fallible<SocketAddr> {
 }
 
 async fn serve(mut stream: TcpStream) -> std::io::Result<()> {
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     loop {
         let whole = loop {
-            if let Some(length) = length_of_request(&heard) {
+            if let Some(length) = length_of_request(&received) {
                 break length;
             }
-            if stream.read_buf(&mut heard).await? == 0 {
+            if stream.read_buf(&mut received).await? == 0 {
                 return Ok(());
             }
         };
-        let request: Vec<u8> = heard.drain(..whole).collect();
+        let request: Vec<u8> = received.drain(..whole).collect();
         if String::from_utf8_lossy(&request).contains(HOLD) {
             stream
                 .write_all(format!("{HEAD}{}", chunk(BEGINNING)).as_bytes())

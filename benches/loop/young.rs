@@ -28,12 +28,12 @@ impl Young {
     /// Begins a run in a repository of its own, and lets it do the iterations that are not counted.
     pub(crate) async fn warmed_up(stage: &Stage) -> Fallible<Self> {
         let repository = stage.repository("young", stage::LARGE).await?;
-        let (go_on, told) = mpsc::channel(1);
+        let (go_on, turns) = mpsc::channel(1);
         let (waiting, waits) = mpsc::channel(1);
         let watch = Arc::new(Stopwatch::default());
         let model = Arc::new(InTurns {
             waiting,
-            told: Mutex::new(told),
+            turns: Mutex::new(turns),
             watch: watch.clone(),
         });
         let (stage, sink) = (stage.clone(), watch.clone());
@@ -81,7 +81,7 @@ impl Drop for Young {
 /// Answers one call each time it is asked to.
 struct InTurns {
     waiting: mpsc::Sender<()>,
-    told: Mutex<mpsc::Receiver<()>>,
+    turns: Mutex<mpsc::Receiver<()>>,
     watch: Arc<Stopwatch>,
 }
 
@@ -91,8 +91,8 @@ impl Model for InTurns {
         let asked = Instant::now();
         let over = |_| stage::refusal("the benchmark takes no turns any more");
         self.waiting.send(()).await.map_err(over)?;
-        let told = self.told.lock().await.recv().await;
-        told.ok_or_else(|| stage::refusal("the benchmark takes no turns any more"))?;
+        let turn = self.turns.lock().await.recv().await;
+        turn.ok_or_else(|| stage::refusal("the benchmark takes no turns any more"))?;
         self.watch.leave_out(asked.elapsed());
         Ok(Change::number(request.iteration).reply())
     }

@@ -61,7 +61,7 @@ impl Program {
 /// Where it works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// A directory of this machine.
+    /// A directory of the host.
     Directory,
     /// A container on the bridge, with the program mounted into it and given the key itself.
     Container,
@@ -80,7 +80,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// On this machine with this script, or why the test cannot run.
+    /// On the host with this script, or why the test cannot run.
     pub async fn new(program: Program, sessions: Vec<Vec<Turn>>) -> Result<Self, String> {
         Self::within(Within::Directory, program, Teller::of(sessions)).await
     }

@@ -68,7 +68,7 @@ fn ask(what: &str, key: &str, how: &str) -> Turn {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_phantom_opens_its_own_runs_service_from_its_own_sandbox_and_nothing_else() {
-    // A run that tells its phantom, backwards, and goes on.
+    // A run whose agent sends its phantom to the model, reversed, and continues.
     let teller = Teller::by(|asked| match asked.turn {
         0 => Turn::run(format!("{PHANTOM}; echo \"stolen: $(echo $p | rev)\"")),
         _ => Turn::Hang,
@@ -126,17 +126,17 @@ async fn a_phantom_opens_its_own_runs_service_from_its_own_sandbox_and_nothing_e
     assert_eq!(live.wait().code, Some(3));
 }
 
-/// The phantom that a run told its model, the right way round.
+/// The phantom that a run sent to its model, in the original order.
 fn stolen(bench: &Bench) -> String {
-    let told = bench.server.asked()[1].body.to_string();
-    let (_, rest) = told.rsplit_once("stolen: ").unwrap();
+    let sent = bench.server.asked()[1].body.to_string();
+    let (_, rest) = sent.rsplit_once("stolen: ").unwrap();
     let backwards = rest.split(['\\', '"']).next().unwrap();
     let phantom: String = backwards.chars().rev().collect();
     assert!(phantom.starts_with("ralph-phantom-"), "{phantom}");
     phantom
 }
 
-/// The ports of this machine that a process listens on.
+/// The ports of the host that a process listens on.
 fn open_ports(process: u32) -> BTreeSet<String> {
     let files = fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
     let links = files.filter_map(|file| fs::read_link(file.path()).ok());

@@ -55,7 +55,7 @@ fn any_program_can_be_the_agent() {
 }
 
 #[test]
-fn an_agent_that_is_not_there_is_told_before_anything_else() {
+fn a_missing_agent_is_reported_before_anything_else() {
     let place = Place::new();
     place.write("ralph.toml", &custom(r#"["no-such-agent-anywhere"]"#));
     let ended = place.run(&["run"]);
@@ -80,7 +80,7 @@ fn a_custom_agent_without_a_command_is_refused() {
 }
 
 #[test]
-fn an_agent_that_tells_no_cost_needs_another_bound() {
+fn an_agent_that_reports_no_cost_needs_another_bound() {
     let place = Place::new();
     let task = crate::support::ralph::TASK.replace("max_tokens_total: 1000000", "max_cost_usd_estimate: 1");
     place.write("ralph_task.md", &task);

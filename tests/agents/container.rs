@@ -1,4 +1,4 @@
-//! What a task in containers needs: an engine, an image, and an address of this machine that containers reach.
+//! What a task in containers needs: an engine, an image, and an address of the host that containers reach.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::bench::Within;
 use crate::support::engine::docker;
 use crate::support::{base, engine};
 
-/// An engine with an image, and a network of its own whose gateway is this machine. The network is removed when dropped.
+/// An engine with an image, and a network of its own whose gateway is the host. The network is removed when dropped.
 pub struct Container {
     pub engine: Engine,
     image: String,

@@ -38,7 +38,7 @@ async fn a_task_is_done_by_cursor_in_fresh_sessions(
         0,
         &[
             "ready: credential of cursor: found in `CURSOR_API_KEY`, not verified",
-            "ready: agent cursor: 2026.01.01-stand-in",
+            "ready: agent cursor: 2026.01.01-fake",
             "a.txt says hello now.",
             "[x] M1.2",
             "done: ",

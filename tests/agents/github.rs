@@ -16,14 +16,14 @@ const LOOK: &str = r#"
 git ls-remote --heads SERVER/acme/widget.git | sed 's/.*refs/fetched: refs/'
 git push --quiet SERVER/acme/widget.git HEAD:refs/heads/more 2>&1 | sed -n 's/^remote: .*: /pushing: /p'
 ask() { curl --silent --header "Authorization: Bearer $GITHUB_TOKEN" "$GITHUB_API_URL/repos/$1"; echo; }
-ask "$GITHUB_REPOSITORY" | sed 's/^/told: /'
+ask "$GITHUB_REPOSITORY" | sed 's/^/own: /'
 ask acme/secret | sed 's/.*: /another: /'
 "#;
 
 const FOUND: &str = "\
 fetched: refs/heads/main
 pushing: acme/widget is read-only; ralph publishes the work itself
-told: {\"full_name\":\"acme/widget\",\"private\":true}
+own: {\"full_name\":\"acme/widget\",\"private\":true}
 another: the credential is only for acme/widget\"}
 ";
 

@@ -1,4 +1,4 @@
-//! Which hosts an agent reaches: its model, through the gateway, and nothing that nobody allowed.
+//! Which hosts an agent reaches: its model, through the gateway, and no host that is not allowed.
 
 use std::collections::BTreeSet;
 

@@ -65,7 +65,7 @@ async fn a_token_that_is_renewed_amid_a_run_is_kept_out_of_all_that_it_writes() 
 #[case::claude(Program::Claude, ralph::model::ANTHROPIC_KEY)]
 #[case::codex(Program::Codex, ralph::model::OPENAI_KEY)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stored_credential_that_is_refused_is_told_until_there_is_another(
+async fn a_stored_credential_that_is_refused_is_reported_until_there_is_another(
     #[case] program: Program,
     #[case] kind: CredentialKind,
 ) {

@@ -1,4 +1,4 @@
-//! What is looked at before the first iteration, and what is told when something is not as it must be.
+//! The checks before the first iteration, and what ralph reports when one of them fails.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -52,7 +52,7 @@ async fn all_that_a_run_needs_is_looked_at_when_it_begins_and_when_it_goes_on(
 
 #[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_credential_is_told_before_any_call(
+async fn a_refused_credential_is_reported_before_any_call(
     #[values(Program::Claude, Program::Codex)] program: Program,
     #[values(Within::Directory, Within::Container, Within::Sealed)] within: Within,
 ) {
@@ -72,7 +72,7 @@ async fn a_refused_credential_is_told_before_any_call(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_credential_is_told_with_where_it_goes() {
+async fn a_missing_credential_is_reported_with_where_to_store_it() {
     let bench = need!(Bench::new(Program::Claude, one_session()).await);
     bench.place.write(
         "ralph.toml",
@@ -89,13 +89,13 @@ async fn a_missing_credential_is_told_with_where_it_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_out_of_reach_is_told_before_there_is_a_sandbox() {
+async fn an_unreachable_model_is_reported_before_there_is_a_sandbox() {
     let bench = need!(Bench::new(Program::Claude, one_session()).await);
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0")
+    let unused_address = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
-    bench.configure_at(&format!("http://{nobody}"), "");
+    bench.configure_at(&format!("http://{unused_address}"), "");
     let lacking = bench.run(&[]);
     expect_not_begun(
         &lacking,
@@ -109,7 +109,7 @@ async fn a_model_out_of_reach_is_told_before_there_is_a_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_the_image_lacks_is_told_and_the_sandbox_removed() {
+async fn a_program_missing_in_the_image_is_reported_and_the_sandbox_removed() {
     let bench = need!(Bench::within(Within::Sealed, Program::Claude, Teller::of(one_session())).await);
     let config = fs::read_to_string(bench.place.repo().join("ralph.toml")).unwrap();
     let without: Vec<&str> = config
@@ -134,11 +134,7 @@ async fn a_program_that_the_image_lacks_is_told_and_the_sandbox_removed() {
 #[case::without_git(&["sh", "df"], "NOT READY: git in the sandbox: ", "next: use an image that contains `git`")]
 #[case::without_a_shell(&["df"], "NOT READY: sandbox: ", "an image must contain a shell")]
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_that_cannot_be_worked_in_is_told(
-    #[case] programs: &[&str],
-    #[case] told: &str,
-    #[case] next: &str,
-) {
+async fn an_unusable_image_is_reported(#[case] programs: &[&str], #[case] message: &str, #[case] next: &str) {
     let image = need!(Image::with(programs).await);
     let place = Place::new();
     place.write(
@@ -151,12 +147,12 @@ async fn an_image_that_cannot_be_worked_in_is_told(
     );
     let endpoint = image.engine.endpoint().to_string();
     let lacking = finish(place.ralph(&["run"]).env("DOCKER_HOST", endpoint));
-    lacking.expect(1, &[told, next]);
+    lacking.expect(1, &[message, next]);
     assert!(!lacking.stderr.contains("iteration 1"), "{lacking:?}");
 }
 
 #[test]
-fn a_sandbox_that_hangs_is_told_and_not_waited_for() {
+fn a_sandbox_that_hangs_is_reported_and_not_waited_for() {
     let place = Place::new();
     let bin = place.path().join("bin");
     fs::create_dir(&bin).unwrap();
@@ -172,7 +168,7 @@ fn a_sandbox_that_hangs_is_told_and_not_waited_for() {
 }
 
 #[test]
-fn a_git_that_does_not_work_is_told_before_there_is_a_run() {
+fn a_git_that_does_not_work_is_reported_before_there_is_a_run() {
     let place = Place::new();
     place.write("ralph.toml", &custom("sh"));
     // A shell, and nothing else: no git.
@@ -185,7 +181,7 @@ fn a_git_that_does_not_work_is_told_before_there_is_a_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_whose_model_the_policy_forbids_is_told_what_to_allow() {
+async fn a_policy_that_forbids_the_model_is_reported_with_what_to_allow() {
     let bench = need!(Bench::within(Within::Sealed, Program::Claude, Teller::of(one_session())).await);
     let lacking = finish(
         bench

@@ -41,7 +41,7 @@ async fn an_agent_has_one_round_and_nothing_is_left(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_is_told_by_name_and_the_rest_is_tried() {
+async fn a_failed_check_is_named_and_the_rest_is_tried() {
     let refused = Teller::of(vec![vec![Turn::refuse(400, "invalid_request_error")]]);
     let bench = need!(Bench::within(Within::Sealed, Program::Claude, refused).await);
     let ended = finish(&mut bench.ralph(&["selftest"]));
@@ -75,7 +75,7 @@ async fn an_interrupted_selftest_leaves_nothing(#[values(Within::Directory, With
     expect_nothing_left(&bench);
 }
 
-/// What a check saw; `None` when there is none of this name.
+/// What a check saw; `None` if there is no check of this name.
 fn outcome<'a>(report: &'a Value, name: &str) -> Option<&'a Value> {
     let checks = report["checks"].as_array().unwrap();
     checks

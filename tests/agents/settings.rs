@@ -9,8 +9,8 @@ use crate::need;
 use crate::support::model_server::{Teller, Turn};
 use crate::support::ralph::finish;
 
-/// Stands in settings of this machine that no agent may see.
-const MARK: &str = "a-mark-of-this-machine";
+/// Is in settings of the host that no agent may see.
+const MARK: &str = "a-mark-of-the-host";
 
 /// Finds the program above the shell that runs this, and writes down its variables, but for those with a credential.
 fn look(program: Program) -> String {
@@ -38,7 +38,7 @@ fn look(program: Program) -> String {
     "stream_max_retries = 0",
 ])]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_starts_with_safe_settings_and_nothing_of_this_machines(
+async fn a_program_starts_with_safe_settings_and_none_of_the_host(
     #[case] program: Program,
     #[case] expected: &[&str],
     #[values(Within::Directory, Within::Sealed)] within: Within,
@@ -67,7 +67,7 @@ async fn a_program_starts_with_safe_settings_and_nothing_of_this_machines(
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    let ended = finish(bench.ralph(&["run"]).env("OF_THIS_MACHINE", MARK));
+    let ended = finish(bench.ralph(&["run"]).env("OF_THE_HOST", MARK));
     ended.expect(0, &["done: "]);
     let seen = bench.handed_back("environment.txt");
     let lines: Vec<&str> = seen.lines().collect();

@@ -74,7 +74,7 @@ async fn claude_thinks_hard_and_uses_its_own_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_for_agents_that_the_repository_brings_are_told() {
+async fn agent_settings_in_the_repository_are_reported() {
     let bench = need!(Bench::new(Program::Claude, one_session()).await);
     let brought = [
         (".claude/settings.json", "{}"),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The processes of this machine that have this on their command line, those in containers too.
+/// The processes of the host that have this on their command line, including those in containers.
 pub fn processes_with(mark: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let processes = entries.map(|entry| entry.path());

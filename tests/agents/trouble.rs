@@ -16,8 +16,8 @@ async fn a_rate_limit_is_a_pause_until_its_reset_and_no_iteration(
     #[values(Within::Directory, Within::Sealed)] within: Within,
 ) {
     let whole = whole_task();
-    let told: Arc<OnceLock<i64>> = Arc::default();
-    let first = told.clone();
+    let announced: Arc<OnceLock<i64>> = Arc::default();
+    let first = announced.clone();
     let teller = Teller::by(move |asked| match asked.session {
         0 => rate_limited(
             program,
@@ -32,7 +32,7 @@ async fn a_rate_limit_is_a_pause_until_its_reset_and_no_iteration(
             .env_remove(program.key_variable())
             .env(subscription(program), KEY),
     );
-    let reset = *told.get().unwrap();
+    let reset = *announced.get().unwrap();
     let shown = jiff::Timestamp::from_second(reset)
         .unwrap()
         .strftime("%H:%M:%S UTC");

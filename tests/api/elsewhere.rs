@@ -105,7 +105,7 @@ async fn a_run_on_another_host_is_shown_with_its_events() {
         .last()
         .is_none_or(|event| event["event"]["event"] != "run_ended")
     {
-        events.push(client.hear().await.unwrap());
+        events.push(client.receive().await.unwrap());
     }
     tokio::task::spawn_blocking(move || worker.wait().expect(0, &["done"]).code)
         .await

@@ -115,11 +115,14 @@ async fn a_link_shows_no_secret_that_the_host_knows() {
     let origin = format!("http://{}", service.address);
     let mut client = Client::connect_with(&service, &[("cookie", cookie), ("origin", origin)]).await;
     client.subscribe(&id, Some(0)).await;
-    let mut heard = String::new();
-    while !heard.contains("run_ended") {
-        heard += &client.hear().await.unwrap().to_string();
+    let mut received = String::new();
+    while !received.contains("run_ended") {
+        received += &client.receive().await.unwrap().to_string();
     }
-    assert!(heard.contains("[redacted]") && !heard.contains(SECRET), "{heard}");
+    assert!(
+        received.contains("[redacted]") && !received.contains(SECRET),
+        "{received}"
+    );
 }
 
 #[test]
@@ -148,7 +151,7 @@ async fn the_socket_of_a_link_watches_its_run_alone() {
     let mut client = Client::connect_with(&service, &[("cookie", cookie), ("origin", origin)]).await;
     for topic in ["runs", &other] {
         client.say(&json!({"subscribe": topic})).await;
-        let reply = client.hear().await.unwrap();
+        let reply = client.receive().await.unwrap();
         assert_eq!(reply["problem"]["status"], 403, "{topic}: {reply}");
     }
     client.subscribe(&run, None).await;

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::service::{Service, create_token, done};
-use crate::support::ralph::{Held, PATIENCE, Place};
+use crate::support::ralph::{Held, Place, TIMEOUT};
 
 pub struct Client(WebSocketStream<TcpStream>);
 
@@ -45,9 +45,9 @@ impl Client {
     }
 
     /// The next message that is not a ping; `None` when the service closed the connection.
-    pub async fn hear(&mut self) -> Option<Value> {
+    pub async fn receive(&mut self) -> Option<Value> {
         loop {
-            let message = timeout(PATIENCE, self.0.next()).await.unwrap();
+            let message = timeout(TIMEOUT, self.0.next()).await.unwrap();
             match message {
                 Some(Ok(Message::Text(text))) => return Some(serde_json::from_str(&text).unwrap()),
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
@@ -59,7 +59,7 @@ impl Client {
     /// Subscribes, and returns the id after which events come.
     pub async fn subscribe(&mut self, run: &str, after: Option<u64>) -> u64 {
         self.say(&json!({"subscribe": run, "after": after})).await;
-        let reply = self.hear().await.unwrap();
+        let reply = self.receive().await.unwrap();
         assert_eq!(reply["subscribed"], run, "{reply}");
         reply["after"].as_u64().unwrap()
     }
@@ -71,7 +71,7 @@ impl Client {
             .last()
             .is_none_or(|event: &Value| event["id"].as_u64().unwrap() < last)
         {
-            events.push(self.hear().await.unwrap());
+            events.push(self.receive().await.unwrap());
         }
         events
     }
@@ -150,7 +150,7 @@ async fn a_client_resumes_after_its_last_event_across_restarts_of_the_service() 
         };
         // The connection is lost at some point in the middle.
         for _ in 0..300 + round * 97 {
-            let event = client.hear().await.unwrap();
+            let event = client.receive().await.unwrap();
             after = event["id"].as_u64().unwrap();
             seen.push(event);
         }
@@ -192,7 +192,7 @@ async fn a_brief_subscription_has_the_kinds_of_many_events_in_one_message() {
     client
         .say(&json!({"subscribe": run, "after": 0, "brief": true}))
         .await;
-    client.hear().await.unwrap();
+    client.receive().await.unwrap();
     let first = client.until(length(&log)).await;
     let has_kind = |kind: &str| {
         first
@@ -228,7 +228,7 @@ async fn a_client_that_reads_nothing_is_closed_and_delays_no_other() {
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     tokio::time::sleep(Duration::from_secs(33).saturating_sub(began.elapsed())).await;
     let mut received = Vec::new();
-    while let Some(event) = stalled.hear().await {
+    while let Some(event) = stalled.receive().await {
         received.push(event);
     }
     assert!(received.len() < 20_000, "{}", received.len());
@@ -247,18 +247,18 @@ async fn changes_of_the_list_of_runs_are_sent() {
     let run = service.place.run_id();
     let mut client = Client::connect(&service).await;
     client.say(&json!({"subscribe": "runs"})).await;
-    assert_eq!(client.hear().await.unwrap(), json!({"subscribed": "runs"}));
+    assert_eq!(client.receive().await.unwrap(), json!({"subscribed": "runs"}));
     service
         .ask("DELETE", &format!("/api/runs/{run}"), None)
         .expect(204);
     // The removal locks it first, which may be seen.
-    while !client.hear().await.unwrap()["status"].is_null() {}
+    while !client.receive().await.unwrap()["status"].is_null() {}
     let held = Held::start(&service.place);
-    let new = client.hear().await.unwrap();
+    let new = client.receive().await.unwrap();
     assert_eq!(new["run"], service.place.run_id());
     held.let_go();
     loop {
-        let change = client.hear().await.unwrap();
+        let change = client.receive().await.unwrap();
         if change["status"]["state"] == "done" {
             break;
         }
@@ -279,12 +279,12 @@ async fn a_wrong_subscription_is_a_problem_and_ends_nothing() {
         (json!({}), 400),
     ] {
         client.say(&message).await;
-        let reply = client.hear().await.unwrap();
+        let reply = client.receive().await.unwrap();
         assert_eq!(reply["problem"]["status"], status, "{message}: {reply}");
     }
     client.subscribe(&run, Some(0)).await;
     client.say(&json!({"unsubscribe": run})).await;
-    while client.hear().await.unwrap()["unsubscribed"] != run {}
+    while client.receive().await.unwrap()["unsubscribed"] != run {}
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -303,7 +303,7 @@ async fn a_connection_ends_with_its_token() {
         .run(&["api-token", "revoke", "visitor"])
         .expect(0, &[]);
     let closed = loop {
-        let message = timeout(PATIENCE, visitor.0.next()).await.unwrap();
+        let message = timeout(TIMEOUT, visitor.0.next()).await.unwrap();
         match message {
             Some(Ok(Message::Close(close))) => break close.unwrap(),
             Some(Ok(_)) => {}
@@ -333,7 +333,7 @@ async fn a_topic_that_is_subscribed_again_sends_nothing_twice() {
     let mut confirmed = 0;
     let mut events = Vec::new();
     while confirmed < 5 || numbers(&events).last() != Some(&1999) {
-        let message = client.hear().await.unwrap();
+        let message = client.receive().await.unwrap();
         if message["subscribed"] == run.as_str() {
             confirmed += 1;
             events.clear();
@@ -344,7 +344,7 @@ async fn a_topic_that_is_subscribed_again_sends_nothing_twice() {
     assert_eq!(numbers(&events), (0..2000).collect::<Vec<u64>>());
     client.say(&json!({"subscribe": run, "after": start})).await;
     client.say(&json!({"unsubscribe": run})).await;
-    while client.hear().await.unwrap()["unsubscribed"] != run.as_str() {}
+    while client.receive().await.unwrap()["unsubscribed"] != run.as_str() {}
     client.say(&json!({})).await;
-    assert_eq!(client.hear().await.unwrap()["problem"]["status"], 400);
+    assert_eq!(client.receive().await.unwrap()["problem"]["status"], 400);
 }

@@ -70,7 +70,7 @@ async fn a_created_run_is_done_and_reported() {
     std::fs::write(service.place.path().join("go"), "").unwrap();
     let mut events = Vec::new();
     while events.last().is_none_or(|event| event != "run_ended") {
-        let event = client.hear().await.unwrap();
+        let event = client.receive().await.unwrap();
         events.push(event["event"]["event"].as_str().unwrap().to_owned());
     }
     assert!(

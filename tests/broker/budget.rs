@@ -93,7 +93,7 @@ async fn calls_without_a_bound_are_made_alone(#[case] path: &str, #[case] tools:
     assert_eq!(world.meter.spent().tokens.total(), 60_030);
 }
 
-/// Nobody knows what the service did for a call that the sandbox broke off.
+/// What the service did for a call that the sandbox broke off is unknown.
 #[tokio::test]
 async fn a_call_without_a_bound_that_reports_nothing_counts_as_a_whole_window() {
     let service = ModelService::answering(Answer::Unmetered).await;
@@ -205,7 +205,7 @@ async fn what_is_left_over_can_be_spent() {
     assert_eq!(response.status(), 200);
 }
 
-/// Calls at the same time do not all pass for the first one whose price nobody knows.
+/// One call with an unknown price is made before it is refused; of many at the same time, only one counts as this first one.
 #[tokio::test]
 async fn of_many_calls_at_once_with_an_unknown_price_one_is_made() {
     let service = ModelService::answering(Answer::Words(USED)).await;
@@ -215,14 +215,14 @@ async fn of_many_calls_at_once_with_an_unknown_price_one_is_made() {
     };
     let world = World::bounded(ralph::model::ANTHROPIC_KEY, &service, allowance).await;
     let call = || async {
-        let call = world.call("/v1/messages", &body("", "nobody-knows", false));
+        let call = world.call("/v1/messages", &body("", "unpriced", false));
         call.send().await.unwrap().text().await.unwrap()
     };
     join_all((0..10).map(|_| call())).await;
     assert_eq!(service.requests().len(), 1);
 }
 
-/// A price that nobody knows is not zero.
+/// An unknown price is not zero.
 #[tokio::test]
 async fn an_unknown_price_stops_a_run_that_only_a_cost_bounds() {
     let service = ModelService::answering(Answer::Words(USED)).await;
@@ -233,7 +233,7 @@ async fn an_unknown_price_stops_a_run_that_only_a_cost_bounds() {
     let world = World::bounded(ralph::model::ANTHROPIC_KEY, &service, allowance).await;
     for expected in [200, 402] {
         let response = world
-            .call("/v1/messages", &body("", "nobody-knows", false))
+            .call("/v1/messages", &body("", "unpriced", false))
             .send()
             .await
             .unwrap();
@@ -241,11 +241,11 @@ async fn an_unknown_price_stops_a_run_that_only_a_cost_bounds() {
         response.text().await.unwrap();
     }
     assert!(world.notices().contains(&MeterNotice::Unpriced {
-        model: "nobody-knows".to_owned()
+        model: "unpriced".to_owned()
     }));
 }
 
-/// What a run that was paused for it is told to do, and goes on with.
+/// The pause for an unknown price asks for that price; with it, the run continues.
 #[tokio::test]
 async fn a_price_that_is_given_later_lets_the_run_go_on() {
     let service = ModelService::answering(Answer::Words(USED)).await;

@@ -58,7 +58,7 @@ async fn a_sandbox_speaks_plain_http_to_the_name_of_the_service() {
     assert_eq!(service.requests().len(), 2);
     assert_eq!(world.meter.spent().calls, 2);
 
-    // TLS to the same name would carry a key that nobody sees.
+    // TLS to the same name would carry a key that the gateway does not see.
     let mut tls = enter(ListenerProtocol::Tcp { port: 443 }).await;
     let mut received = Vec::new();
     let _ = tls.read_to_end(&mut received).await;

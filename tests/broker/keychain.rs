@@ -1,4 +1,4 @@
-//! Keychains: a whole stand-in for macOS's program, and the real Secret Service.
+//! Keychains: a whole fake of macOS's program, and the real Secret Service.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;

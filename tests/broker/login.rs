@@ -90,7 +90,7 @@ async fn many_users_renew_a_login_once() {
     assert_eq!(service.renewals(), 1);
 }
 
-/// Two runs of two processes with one login: whoever renews it, neither shows what it became.
+/// Two runs of two processes with one login: whichever of them renews it, neither shows the new tokens.
 #[tokio::test]
 async fn renewed_tokens_are_redacted() {
     let service = ModelService::answering(Answer::Words(USED)).await;
@@ -164,7 +164,7 @@ async fn a_refused_login_is_not_taken_for_an_interrupted_one() {
     }
 }
 
-/// Whoever asked for the token may be gone by the time that it is renewed; its fruit must not be lost.
+/// The caller that asked for the token may be gone when the login is renewed; the new tokens must not be lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_continues_when_its_caller_is_cancelled() {
     let service = ModelService::answering(Answer::Words(USED)).await;
@@ -206,7 +206,7 @@ async fn two_processes_renew_a_login_once() {
             "Bearer sk-ant-oat01-CANARY-ACCESS-1"
         );
     }
-    // Neither says a credential to whoever watches it.
+    // Neither prints a credential.
     for gateway in gateways {
         gateway.live.signal("INT");
         let ended = gateway.live.wait();
@@ -231,7 +231,7 @@ async fn a_crash_before_a_refresh_costs_nothing() {
 }
 
 /// A process that is killed after the token server renewed the login, and before it received so, has used it up. The lock
-/// is free again, and its owner is told what happened.
+/// is free again, and the error for its owner says what happened.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_during_a_renewal_is_distinguished_from_a_refused_login() {
     let service = ModelService::answering(Answer::Words(USED)).await;

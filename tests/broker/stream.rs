@@ -9,7 +9,7 @@ use crate::support::model_service::{Answer, ModelService, USED};
 use crate::support::ralph::eventually;
 use crate::world::{TIMEOUT, World, body};
 
-/// The service says ten words with pauses between: they come one by one, as far as a busy machine lets them.
+/// The service says ten words with pauses between: they come one by one, as far as a busy host lets them.
 #[tokio::test]
 async fn a_stream_is_not_held_back() {
     const PAUSE: Duration = Duration::from_millis(300);

@@ -168,7 +168,7 @@ async fn a_key_of_the_environment_is_used_where_none_is_stored() {
     assert_eq!(checked, Some("gateway-check"));
 }
 
-/// A stand-in for `claude` shows a token on a terminal as the real one does, in colour and broken over two lines.
+/// A fake `claude` shows a token on a terminal as the real one does, in colour and broken over two lines.
 #[test]
 fn a_setup_token_is_picked_up_from_the_terminal() {
     need!(skip::program("script"));

@@ -148,7 +148,7 @@ async fn a_refused_call_costs_nothing_and_a_limit_is_reported() {
     assert!((29..=40).contains(&wait), "{notices:?}");
 }
 
-/// Where nobody asked for usage, it is asked for; what a call says itself stays as it is.
+/// The gateway adds a bound and, where it is missing, the request for usage; the rest of the call stays as it is.
 #[tokio::test]
 async fn a_call_is_passed_on_as_it_was_written() {
     let service = ModelService::scripted(KEY, |_| Answer::Words(USED)).await;

@@ -111,7 +111,7 @@ impl World {
         self.dir.path().join("spending.jsonl")
     }
 
-    /// What the run was told so far.
+    /// The notices that the run received so far.
     pub fn notices(&self) -> Vec<MeterNotice> {
         self.notices.lock().unwrap().clone()
     }

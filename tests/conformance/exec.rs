@@ -17,8 +17,8 @@ contract![
         a_cwd_is_absolute_or_relative_to_the_root,
         input_arrives_byte_for_byte,
         without_input_the_stream_is_empty,
-        input_that_nobody_reads_holds_nothing_up,
-        the_two_streams_are_told_apart,
+        unread_input_holds_nothing_up,
+        the_two_streams_are_kept_apart,
         every_exit_code_is_reported,
         a_signal_is_reported,
         a_missing_program_is_an_error,
@@ -31,7 +31,7 @@ contract![
         output_keeps_an_idle_timer_from_ringing,
         a_child_that_holds_the_streams_is_waited_for_then_ended,
         a_command_that_left_in_time_is_neither_idle_nor_late,
-        a_child_that_lets_go_in_time_is_heard,
+        output_of_a_child_that_lets_go_in_time_is_received,
         a_child_in_the_background_goes_on,
         dropping_the_future_ends_the_command,
         parallel_commands_do_not_cross,
@@ -116,7 +116,7 @@ async fn without_input_the_stream_is_empty(bench: &Bench) {
     assert_eq!(exit.stdout.text().trim(), "0");
 }
 
-async fn input_that_nobody_reads_holds_nothing_up(bench: &Bench) {
+async fn unread_input_holds_nothing_up(bench: &Bench) {
     for line in [
         "exit 3",
         "exec <&-; sleep 0.1; exit 3",
@@ -129,7 +129,7 @@ async fn input_that_nobody_reads_holds_nothing_up(bench: &Bench) {
     }
 }
 
-async fn the_two_streams_are_told_apart(bench: &Bench) {
+async fn the_two_streams_are_kept_apart(bench: &Bench) {
     let line = "for i in 1 2 3; do echo out $i; echo err $i >&2; done";
     let mut lines: Vec<OutputLine> = Vec::new();
     let exit = bench
@@ -279,7 +279,7 @@ async fn a_command_that_left_in_time_is_neither_idle_nor_late(bench: &Bench) {
     sandbox.close().await.unwrap();
 }
 
-async fn a_child_that_lets_go_in_time_is_heard(bench: &Bench) {
+async fn output_of_a_child_that_lets_go_in_time_is_received(bench: &Bench) {
     let sandbox = bench.another(Duration::from_secs(60)).await;
     let command = Command::shell("(sleep 0.1; echo late) & exit 0");
     let exit = sandbox.exec(&command, &mut Discard).await.unwrap();

@@ -12,7 +12,7 @@ contract![
         ending_processes_ends_what_runs,
         ending_processes_ends_what_was_left_behind,
         ending_processes_ends_a_child_without_an_environment,
-        ending_the_processes_of_nobody_is_fine,
+        ending_processes_is_fine_when_none_run,
         other_sandboxes_keep_their_processes,
         a_stopped_sandbox_runs_nothing_and_keeps_its_files,
         a_sandbox_that_never_was_is_not_found,
@@ -66,7 +66,7 @@ async fn ending_processes_ends_a_child_without_an_environment(bench: &Bench) {
     assert!(!bench.lives("beat").await);
 }
 
-async fn ending_the_processes_of_nobody_is_fine(bench: &Bench) {
+async fn ending_processes_is_fine_when_none_run(bench: &Bench) {
     bench.sandbox.end_processes().await.unwrap();
     assert_eq!(bench.prints("echo on").await, "on\n");
 }

@@ -54,10 +54,10 @@ async fn a_long_line_arrives_in_pieces(bench: &Bench) {
     assert_eq!(long.concat(), "x".repeat(300_000));
 }
 
-/// Tells of each line as it comes.
-struct Told(mpsc::UnboundedSender<String>);
+/// Sends each line as it arrives.
+struct LineSender(mpsc::UnboundedSender<String>);
 
-impl OutputSink for Told {
+impl OutputSink for LineSender {
     fn line(&mut self, line: OutputLine) {
         self.0.send(line.text).unwrap();
     }
@@ -65,10 +65,10 @@ impl OutputSink for Told {
 
 async fn lines_arrive_before_the_command_ends(bench: &Bench) {
     let (sender, mut lines) = mpsc::unbounded_channel();
-    let mut told = Told(sender);
-    // It does not end before its first line was heard.
+    let mut sink = LineSender(sender);
+    // It does not end before its first line was received.
     let command = Command::shell("echo early; until [ -e go ]; do sleep 0.05; done; echo late");
-    let (exit, ()) = tokio::join!(bench.sandbox.exec(&command, &mut told), async {
+    let (exit, ()) = tokio::join!(bench.sandbox.exec(&command, &mut sink), async {
         assert_eq!(lines.recv().await.unwrap(), "early");
         bench.prints(": > go").await;
     });
@@ -132,7 +132,7 @@ fn assert_small_growth(before: u64) {
     assert!(growth < 64 * 1024 * 1024, "grew by {growth} bytes");
 }
 
-/// The memory of this process, where the system tells.
+/// The resident memory of this process; zero where the system does not report it.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -15,7 +15,7 @@ const GREEDY: (&str, &str) = (
 );
 
 #[test]
-fn too_little_room_is_told_before_anything_begins() {
+fn too_little_room_is_reported_before_anything_begins() {
     let world = World::new(SCRIPT);
     let disk = need!(SmallDisk::mount(&world.home(), "16m"));
     let mut ralph = world.go_on();

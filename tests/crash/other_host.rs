@@ -10,7 +10,7 @@ use crate::world::{SCRIPT, SLOW_SCRIPT, World, stderr_text};
 
 #[test]
 fn while_its_lease_lasts_a_run_is_refused_elsewhere() {
-    need!(other_machine());
+    need!(other_host());
     let world = World::killed_at(SCRIPT, "iteration_ended", 2);
     let run = move_away(&world);
     let refused = resume_elsewhere(&world, &run);
@@ -27,7 +27,7 @@ fn while_its_lease_lasts_a_run_is_refused_elsewhere() {
 
 #[test]
 fn once_its_lease_is_over_a_run_goes_on_elsewhere() {
-    need!(other_machine());
+    need!(other_host());
     let world = World::killed_at(SCRIPT, "iteration_ended", 2);
     let run = move_away(&world);
     expire_lease(&world, &run);
@@ -38,7 +38,7 @@ fn once_its_lease_is_over_a_run_goes_on_elsewhere() {
 
 #[test]
 fn a_run_that_was_stopped_goes_on_elsewhere_at_once() {
-    need!(other_machine());
+    need!(other_host());
     let world = World::new(SCRIPT);
     let mut ralph = world.go_on();
     assert!(ralph.wait_for("iteration_ended", 2), "{}", ralph.stderr());
@@ -53,7 +53,7 @@ fn a_run_that_was_stopped_goes_on_elsewhere_at_once() {
 /// From the moment it is taken up, not only from its first iteration on.
 #[test]
 fn a_run_that_was_taken_over_is_refused_where_it_began() {
-    need!(other_machine());
+    need!(other_host());
     let world = World::killed_at(SLOW_SCRIPT, "action", 1);
     let (run, first_home) = (world.run_id(), set_aside(&world));
     expire_lease(&world, &run);
@@ -73,8 +73,8 @@ fn a_run_that_was_taken_over_is_refused_where_it_began() {
 
 /// The first host returns with journal lines of its own after the last checkpoint that it saved.
 #[test]
-fn a_run_comes_back_to_the_machine_that_began_it() {
-    need!(other_machine());
+fn a_run_comes_back_to_the_host_that_began_it() {
+    need!(other_host());
     let world = World::killed_at(SCRIPT, "model_answered", 3);
     let (run, first_home) = (world.run_id(), set_aside(&world));
     expire_lease(&world, &run);
@@ -91,7 +91,7 @@ fn a_run_comes_back_to_the_machine_that_began_it() {
 }
 
 /// Whether this host can pretend to be another one.
-fn other_machine() -> Result<(), String> {
+fn other_host() -> Result<(), String> {
     let world = World::new(SLOW_SCRIPT);
     let tried = world
         .command("unshare", &["--uts", "hostname", "elsewhere"])

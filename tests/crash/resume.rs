@@ -16,7 +16,7 @@ type Harm = fn(&World);
 #[case::between_two_iterations(|_: &World| {}, 2)]
 #[case::without_its_sandbox(lose_sandbox, 2)]
 #[case::without_its_seed(|world: &World| fs::remove_dir_all(world.run_file("seed")).unwrap(), 2)]
-#[case::without_its_notebook(|world: &World| fs::remove_dir_all(world.run_file("ralph")).unwrap(), 3)]
+#[case::without_its_run_files(|world: &World| fs::remove_dir_all(world.run_file("ralph")).unwrap(), 3)]
 #[case::without_its_journal(|world: &World| fs::remove_file(world.run_file("journal.jsonl")).unwrap(), 3)]
 fn a_killed_run_goes_on(#[case] harm: Harm, #[case] after: u32) {
     let event = if after == 0 {
@@ -143,7 +143,7 @@ fn a_done_run_says_so_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_run_that_somebody_works_on_is_refused_and_the_owner_is_named() {
+fn a_run_with_a_live_owner_is_refused_and_the_owner_is_named() {
     let world = World::new(SLOW_SCRIPT);
     let mut ralph = world.go_on();
     assert!(ralph.wait_for("action", 1), "{}", ralph.stderr());

@@ -11,11 +11,10 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketType, ipproto
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-/// An address of the documentation's (TEST-NET-3) that this machine has for a while, with listeners: it stands for the
-/// internet.
+/// A documentation address (TEST-NET-3) that the host has for a while, with listeners: it stands for the internet.
 pub struct Elsewhere {
     address: Ipv4Addr,
-    heard: Arc<AtomicUsize>,
+    received: Arc<AtomicUsize>,
 }
 
 impl Elsewhere {
@@ -23,49 +22,49 @@ impl Elsewhere {
         let host = 1 + u32::from(number()) % 250;
         let elsewhere = Self {
             address: Ipv4Addr::from_bits(Ipv4Addr::new(203, 0, 113, 0).to_bits() + host),
-            heard: Arc::default(),
+            received: Arc::default(),
         };
         ip("add", elsewhere.address)?;
         for port in [80, 443, 8080] {
-            let (listener, heard) = (bind(elsewhere.address, port).await?, elsewhere.heard.clone());
+            let (listener, received) = (bind(elsewhere.address, port).await?, elsewhere.received.clone());
             tokio::spawn(async move {
                 while let Ok((mut stream, _)) = listener.accept().await {
-                    heard.fetch_add(1, Ordering::SeqCst);
+                    received.fetch_add(1, Ordering::SeqCst);
                     let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nhello\n").await;
                 }
             });
         }
         for port in [53, 443] {
             let socket = tokio::net::UdpSocket::bind((elsewhere.address, port)).await;
-            let (socket, heard) = (
+            let (socket, received) = (
                 socket.map_err(|error| error.to_string())?,
-                elsewhere.heard.clone(),
+                elsewhere.received.clone(),
             );
             tokio::spawn(async move {
                 while socket.recv(&mut [0; 512]).await.is_ok() {
-                    heard.fetch_add(1, Ordering::SeqCst);
+                    received.fetch_add(1, Ordering::SeqCst);
                 }
             });
         }
         Ok(elsewhere)
     }
 
-    /// Shows that its listeners hear, and forgets it.
-    pub async fn hears_this_machine(&self) {
+    /// Checks that its listeners receive what the host sends, and resets the count.
+    pub async fn check_receives_from_host(&self) {
         TcpStream::connect((self.address, 8080)).await.unwrap();
         let sender = tokio::net::UdpSocket::bind("0.0.0.0:0").await.unwrap();
         sender.send_to(b"?", (self.address, 53)).await.unwrap();
         for _ in 0..6000 {
-            if self.heard() == 2 {
+            if self.received() == 2 {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert_eq!(self.heard.swap(0, Ordering::SeqCst), 2);
+        assert_eq!(self.received.swap(0, Ordering::SeqCst), 2);
     }
 
-    pub fn heard(&self) -> usize {
-        self.heard.load(Ordering::SeqCst)
+    pub fn received(&self) -> usize {
+        self.received.load(Ordering::SeqCst)
     }
 
     /// A text with the address in one of its spellings.
@@ -81,12 +80,12 @@ impl Elsewhere {
 
 impl Drop for Elsewhere {
     fn drop(&mut self) {
-        // Somebody else may have taken it away.
+        // Another process may have removed it.
         let _ = ip("del", self.address);
     }
 }
 
-/// Hears echo requests (ICMP) to such an address.
+/// Receives echo requests (ICMP) to such an address.
 pub struct Echoes {
     address: Ipv4Addr,
     socket: OwnedFd,
@@ -96,7 +95,7 @@ impl Echoes {
     /// The least that is one, with its checksum.
     const REQUEST: [u8; 8] = [8, 0, 0xf7, 0xfe, 0, 0, 0, 1];
 
-    /// For whoever may see whole packets.
+    /// Needs the right to receive whole packets.
     pub fn at(elsewhere: &Elsewhere) -> Result<Self, String> {
         let opened = net::socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP));
         let socket = opened.map_err(|error| format!("a socket for ICMP: {error}"))?;
@@ -107,21 +106,21 @@ impl Echoes {
         })
     }
 
-    /// Shows that it hears, and forgets it.
-    pub fn hear_this_machine(&self) {
+    /// Checks that it receives what the host sends, and resets the count.
+    pub fn check_receives_from_host(&self) {
         let to = SocketAddrV4::new(self.address, 0);
         net::sendto(&self.socket, &Self::REQUEST, SendFlags::empty(), &to).unwrap();
         for _ in 0..6000 {
-            if self.heard() > 0 {
+            if self.received() > 0 {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("this machine is not heard");
+        panic!("an echo request of the host does not arrive");
     }
 
     /// How many came since.
-    pub fn heard(&self) -> usize {
+    pub fn received(&self) -> usize {
         let mut count = 0;
         let mut packet = [0; 1500];
         while let Ok((length, _)) = net::recv(&self.socket, &mut packet[..], RecvFlags::empty()) {

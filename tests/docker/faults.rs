@@ -1,4 +1,4 @@
-//! Engines that fail a run in the midst of it: it goes on, or rests with the reason, and nothing is lost.
+//! Engines that fail during a run: it continues, or pauses with the reason, and nothing is lost.
 
 use crate::daemon::Daemon;
 use crate::need;
@@ -69,7 +69,7 @@ async fn an_image_that_was_removed_pauses_the_run() {
 }
 
 #[tokio::test]
-async fn a_disk_that_fills_in_the_midst_of_an_iteration_pauses_the_run() {
+async fn a_disk_that_fills_during_an_iteration_pauses_the_run() {
     let site = need!(Site::new().await);
     let begin = doing([write("a.txt", "hello\n"), commit("Begin to say hello")]);
     let fill = doing([run("head -c 80000000 /dev/zero > ../home/full; sleep 5")]);

@@ -38,7 +38,7 @@ async fn the_agent_has_no_capability_and_no_way_to_gain_one() {
 }
 
 #[tokio::test]
-async fn the_engine_is_told_every_limit() {
+async fn the_engine_gets_every_limit() {
     let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let of = |template: &str| room.inspect(sandbox.id(), template);
@@ -197,7 +197,7 @@ async fn a_mount_that_was_asked_for_can_be_read_and_not_changed() {
 }
 
 #[tokio::test]
-async fn a_container_tells_whose_it_is() {
+async fn a_container_names_its_owner() {
     let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let label = |name: &str| room.inspect(sandbox.id(), &format!("{{{{index .Config.Labels \"{name}\"}}}}"));

@@ -121,7 +121,7 @@ async fn an_engine_on_another_host_gets_the_certificates_and_no_directory() {
 async fn what_is_asked_for_inside_tls_is_judged(
     #[case] arguments: &str,
     #[case] denied: &str,
-    #[case] told: &str,
+    #[case] recorded: &str,
 ) {
     let inspected = need!(Inspected::new().await);
     let sandbox = inspected.create().await;
@@ -132,7 +132,7 @@ async fn what_is_asked_for_inside_tls_is_judged(
     sandbox.close().await.unwrap();
     let tally: AuditTally = inspected.sealed.audit.lock().unwrap().iter().collect();
     let blocked: Vec<String> = tally.blocked().map(|asked| asked.to_string()).collect();
-    assert_eq!(blocked, [told]);
+    assert_eq!(blocked, [recorded]);
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn the_agent_cannot_change_whom_its_programs_trust() {
 }
 
 #[tokio::test]
-async fn whoever_takes_a_sandbox_over_brings_another_authority() {
+async fn taking_over_a_sandbox_replaces_its_authority() {
     let inspected = need!(Inspected::new().await);
     let room = &inspected.sealed.room;
     let first = inspected.create().await;

@@ -22,17 +22,17 @@ use crate::support::base;
 use crate::support::engine::{self, docker};
 use crate::support::ralph::{doing, finish, in_place_of, run, script, whole_task};
 
-/// What tells ralph in a process of this test's from the test itself: the step to end at, and the arguments.
+/// Set only where a process of this test runs ralph in place of the test: the step to end at, and the arguments.
 const LAST_STEP: &str = "LAST_STEP";
 const ARGUMENTS: &str = "ARGUMENTS";
 
 #[tokio::test]
-async fn every_step_is_told_once_and_in_order() {
+async fn every_step_is_reported_once_and_in_order() {
     let sealed = need!(Sealed::new().await);
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
     let listening = steps::on_this_thread({
-        let told = told.clone();
-        move |step| told.lock().unwrap().push(step.to_owned())
+        let reported = reported.clone();
+        move |step| reported.lock().unwrap().push(step.to_owned())
     });
     let sandbox = sealed.room.create().await;
     drop(listening);
@@ -46,9 +46,9 @@ async fn every_step_is_told_once_and_in_order() {
             .cloned()
             .collect::<Vec<_>>()
     };
-    let (told, all) = (told.lock().unwrap().clone(), steps::ALL.map(str::to_owned));
-    assert_eq!(in_order(&told), in_order(&all));
-    assert_eq!(told.iter().filter(|name| **name == free).count(), 1);
+    let (reported, all) = (reported.lock().unwrap().clone(), steps::ALL.map(str::to_owned));
+    assert_eq!(in_order(&reported), in_order(&all));
+    assert_eq!(reported.iter().filter(|name| **name == free).count(), 1);
 }
 
 #[tokio::test]
@@ -72,14 +72,14 @@ async fn ralph_killed_after_any_step_runs_nothing_and_the_next_start_clears_up()
                 "{step}: {container}"
             );
         }
-        elsewhere.hears_this_machine().await;
+        elsewhere.check_receives_from_host().await;
         earlier = left;
     }
     finish(&mut site.scripted(&script([whole_task()]))).expect(0, &["done: "]);
     site.expect_nothing_left();
 }
 
-/// The process that is killed: ralph, as it is, and whoever is told of its steps.
+/// The process that is killed: ralph itself, with a listener for its steps.
 #[test]
 fn ralph_itself() {
     let (Ok(last), Ok(arguments)) = (std::env::var(LAST_STEP), std::env::var(ARGUMENTS)) else {
@@ -178,12 +178,12 @@ fn killed_after(step: &str, ralph: &Command) -> Command {
     command
 }
 
-/// Whether nothing in a container reaches an address that this machine reaches. In one that does not run, nothing does.
+/// Whether nothing in a container reaches an address that the host reaches. In one that does not run, nothing does.
 fn is_closed(engine: &Engine, container: &str, elsewhere: &Elsewhere) -> bool {
     let url = elsewhere.spelled("http://{address}:8080/");
     let asked = Command::new("docker")
         .env("DOCKER_HOST", engine.endpoint().to_string())
         .args(["exec", container, "curl", "--silent", "--max-time", "5", &url])
         .output();
-    !asked.unwrap().status.success() && elsewhere.heard() == 0
+    !asked.unwrap().status.success() && elsewhere.received() == 0
 }

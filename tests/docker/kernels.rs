@@ -30,8 +30,8 @@ async fn without_nf_tables_the_older_tables_hold_and_without_both_nothing_runs()
     for program in [&save, &save_6] {
         assert_eq!(saved(program, &pid), expected_rules(), "{program:?}");
     }
-    // A table of somebody else's is seen as well.
-    for (args, told) in [
+    // A table that ralph did not make is seen as well.
+    for (args, difference) in [
         (["--table", "nat", "--list"].as_slice(), "nat/"),
         (&["--policy", "OUTPUT", "ACCEPT"], ":OUTPUT ACCEPT"),
     ] {
@@ -44,7 +44,7 @@ async fn without_nf_tables_the_older_tables_hold_and_without_both_nothing_runs()
         let verified = sandbox.verify().await;
         let seen = reason(&verified);
         assert!(
-            matches!(seen, SealError::Different(state) if state.contains(told)),
+            matches!(seen, SealError::Different(state) if state.contains(difference)),
             "{seen:?}"
         );
         sandbox.start().await.unwrap_err();

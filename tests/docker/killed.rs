@@ -1,4 +1,4 @@
-//! This suite, killed in the midst of it: one prune, and the engine is as it was.
+//! This suite, killed while it runs: one prune, and the engine is as it was.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

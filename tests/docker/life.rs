@@ -45,7 +45,7 @@ async fn a_sandbox_made_from_something_else_is_not_used_again(#[case] what: &str
 }
 
 #[tokio::test]
-async fn a_later_run_of_the_task_takes_over_what_nobody_has() {
+async fn a_later_run_of_the_task_takes_over_a_sandbox_without_an_owner() {
     let room = need!(DockerTest::new().await);
     let first = room.create().await;
     first
@@ -88,10 +88,10 @@ async fn a_container_that_got_the_name_of_a_lost_one_is_left_to_its_owner() {
 #[case::it_is_in_use(false, Reuse::Allowed)]
 #[case::it_must_not_be_used_again(true, Reuse::Never)]
 #[tokio::test]
-async fn a_later_run_of_the_task_gets_one_of_its_own(#[case] nobody_has_it: bool, #[case] reuse: Reuse) {
+async fn a_later_run_of_the_task_gets_one_of_its_own(#[case] is_unowned: bool, #[case] reuse: Reuse) {
     let room = need!(DockerTest::new().await);
     let first = room.create().await;
-    if nobody_has_it {
+    if is_unowned {
         first.stop().await.unwrap();
         disown(&room);
     }
@@ -180,7 +180,7 @@ async fn where_the_guest_cannot_run_commands_go_the_engines_way_and_it_is_said()
     let guest = std::fs::read_dir(room.dir.path().join("guest")).unwrap();
     let mut files = guest.map(|entry| entry.unwrap().path());
     let guest = files.find(|path| path.extension().is_none()).unwrap();
-    // Nobody can write to a program that runs.
+    // No process can write to a program that runs.
     assert!(!shell(sandbox.as_ref(), "kill -9 -1").await.success());
     std::fs::write(&guest, "no program").unwrap();
     assert_eq!(prints(sandbox.as_ref(), "echo well").await, "well\n");

@@ -1,4 +1,4 @@
-//! Ralph, whose process the gateway is a part of, is killed in the midst of a download: it ends, nothing leaves, and once the
+//! Ralph, whose process the gateway is a part of, is killed during a download: it ends, nothing leaves, and once the
 //! run is taken up again the next request works.
 
 use std::fs;
@@ -80,7 +80,7 @@ struct Endless {
     asked: Arc<AtomicUsize>,
     /// How many others were answered to their end.
     greeted: Arc<AtomicUsize>,
-    /// Whether the download was ended by whoever asked.
+    /// Whether the download was ended by the client.
     ended: Arc<AtomicBool>,
 }
 

@@ -1,4 +1,4 @@
-//! The explicit proxy, as programs inside are told of it.
+//! The explicit proxy, which variables name to the programs inside.
 
 use ralph::exec::{Command, Discard};
 use ralph::gateway::Phantom;
@@ -13,7 +13,7 @@ use crate::site::Site;
 use crate::support::ralph::{doing, finish, run, script, whole_task};
 
 #[tokio::test]
-async fn programs_that_are_told_of_the_proxy_go_through_it_and_reach_the_same_names() {
+async fn programs_with_proxy_variables_use_the_proxy_and_reach_the_same_names() {
     let mut sealed = need!(Sealed::new().await);
     sealed.room.spec.egress = Egress {
         phantom: Some(Phantom::random().unwrap()),
@@ -52,7 +52,7 @@ async fn programs_that_are_told_of_the_proxy_go_through_it_and_reach_the_same_na
 #[case::asked_to("proxy_variables = true\n", "proxy")]
 #[case::not_asked_to("", "dns")]
 #[tokio::test]
-async fn a_run_tells_its_commands_of_the_proxy_when_it_is_asked_to(
+async fn a_run_sets_proxy_variables_for_its_commands_when_it_is_asked_to(
     #[case] setting: &str,
     #[case] protocol: &str,
 ) {

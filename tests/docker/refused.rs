@@ -1,4 +1,4 @@
-//! Engines whose sockets cannot be handed to this machine.
+//! Engines whose sockets cannot be handed to the host.
 
 use std::sync::{Arc, Mutex};
 
@@ -99,7 +99,7 @@ fn allowlist() -> Policy {
     Policy::allowlist([PolicyRule::parse("allowed.test").unwrap()])
 }
 
-/// This machine's processor, as engines name it.
+/// The architecture of the host, as engines name it.
 const ARCH: &str = if cfg!(target_arch = "aarch64") {
     "arm64"
 } else {
@@ -197,7 +197,7 @@ async fn answer(State(answers): State<Arc<Answers>>, method: Method, uri: Uri, b
             let missing = Json(json!({ "message": "No such container" }));
             return (StatusCode::NOT_FOUND, missing).into_response();
         }
-        other => panic!("nobody asks Docker Desktop for {other:?}"),
+        other => panic!("unexpected request to Docker Desktop: {other:?}"),
     }
     .into_response()
 }

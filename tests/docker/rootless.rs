@@ -13,7 +13,7 @@ use crate::support::ralph::{Place, finish, in_place_of, waited_for};
 use crate::support::security_page::{check_column, engine_version};
 use crate::support::{engine, skip};
 
-/// A user whom no machine has, and who has as many others below as an engine needs.
+/// A user that exists on no host, and as many subordinate ids as an engine needs.
 const USER: &str = "100000";
 const MAP: &str = "0 100000 65536";
 const IMAGE: &str = "busybox:1";
@@ -193,7 +193,7 @@ impl<'a> Rootless<'a> {
     }
 }
 
-/// A process in a user namespace in which it is nobody.
+/// A process in a user namespace that maps no user.
 struct UserNamespace(Child);
 
 impl UserNamespace {

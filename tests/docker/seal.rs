@@ -23,7 +23,7 @@ use crate::support::ralph::{doing, finish, run, script, whole_task};
 #[tokio::test]
 async fn an_allowed_name_works_on_the_ports_of_the_web_and_no_other_rides_along() {
     let mut sealed = need!(Sealed::new().await);
-    // An address of this test's own, on whose ports nobody else is.
+    // An address of this test's own, whose ports nothing else uses.
     let [a, b] = std::process::id().to_be_bytes()[2..] else {
         unreachable!()
     };
@@ -63,7 +63,7 @@ async fn an_allowed_name_works_on_the_ports_of_the_web_and_no_other_rides_along(
 }
 
 #[tokio::test]
-async fn a_run_tells_what_its_sandbox_asked_for_and_did_not_get() {
+async fn a_run_reports_what_its_sandbox_asked_for_and_did_not_get() {
     let site = need!(Site::new().await);
     let asks = doing([run("curl --silent http://denied.test/ || true")]);
     finish(&mut site.scripted(&script([asks, whole_task()]))).expect(
@@ -128,7 +128,7 @@ async fn nothing_else_is_reached_and_that_is_seen_at_once(#[case] line: &str, #[
     let sealed = need!(Sealed::new().await);
     let sandbox = sealed.room.create().await;
     let mut fastest = Duration::MAX;
-    // A machine may be busy for a while; what is dropped would be waited for each time.
+    // The host may be busy for a while; what is dropped would be waited for each time.
     for _ in 0..5 {
         let started = Instant::now();
         let exit = shell(sandbox.as_ref(), line).await;
@@ -158,7 +158,7 @@ async fn the_kernel_has_the_rules_that_are_printed() {
 }
 
 #[tokio::test]
-async fn a_rule_that_somebody_took_away_is_seen_before_the_next_iteration() {
+async fn a_removed_rule_is_seen_before_the_next_iteration() {
     let sealed = need!(Sealed::new().await);
     let iptables = need!(crate::support::skip::program("iptables"));
     let sandbox = sealed.room.create().await;
@@ -181,7 +181,7 @@ async fn a_rule_that_somebody_took_away_is_seen_before_the_next_iteration() {
 }
 
 #[tokio::test]
-async fn a_way_out_that_somebody_made_is_seen_before_the_next_iteration() {
+async fn an_added_way_out_is_seen_before_the_next_iteration() {
     let sealed = need!(Sealed::new().await);
     let sandbox = sealed.room.create().await;
     let pid = sealed.room.inspect(sandbox.id(), "{{.State.Pid}}");
@@ -226,9 +226,9 @@ async fn the_holder_can_do_nothing_but_hold() {
 }
 
 #[tokio::test]
-async fn a_gateway_listens_where_its_sandbox_is_and_nowhere_on_this_machine() {
+async fn a_gateway_listens_where_its_sandbox_is_and_nowhere_on_the_host() {
     // Other tests listen too.
-    if !is_alone("seal::a_gateway_listens_where_its_sandbox_is_and_nowhere_on_this_machine") {
+    if !is_alone("seal::a_gateway_listens_where_its_sandbox_is_and_nowhere_on_the_host") {
         return;
     }
     let sealed = need!(Sealed::new().await);
@@ -240,7 +240,7 @@ async fn a_gateway_listens_where_its_sandbox_is_and_nowhere_on_this_machine() {
     sandbox.close().await.unwrap();
 }
 
-/// How many sockets of this process wait for somebody in this machine's own network.
+/// How many sockets of this process listen in the host's own network.
 fn listeners_here() -> usize {
     const LISTENS: &str = "0A";
     let open: BTreeSet<String> = std::fs::read_dir("/proc/self/fd")
@@ -288,7 +288,7 @@ async fn a_policy_that_allows_names_it_does_not_list_is_sealed_too(#[case] polic
     let sandbox = sealed.room.provider.create(&spec).await.unwrap();
     assert_eq!(prints(sandbox.as_ref(), "ls /sys/class/net").await, "lo\n");
     shell(sandbox.as_ref(), "curl --silent --max-time 5 http://other.test/").await;
-    // Nobody needs to be there: what is asked for is written down all the same.
+    // No server is needed: the request is recorded all the same.
     let ssh = "curl --silent --max-time 5 telnet://other.test:22 < /dev/null";
     shell(sandbox.as_ref(), ssh).await;
     sandbox.close().await.unwrap();
@@ -309,8 +309,8 @@ async fn what_is_seen_from_an_open_sandbox_fails_the_checks() {
     };
     let sandbox = room.provider.create(&spec).await.unwrap();
     let gateway = room.inspect(sandbox.id(), "{{.NetworkSettings.Gateway}}");
-    let heard = TcpListener::bind((gateway.as_str(), 0)).await.unwrap();
-    let canary = Canary::Tcp(heard.local_addr().unwrap());
+    let listener = TcpListener::bind((gateway.as_str(), 0)).await.unwrap();
+    let canary = Canary::Tcp(listener.local_addr().unwrap());
     let beacon = Beacon {
         name: "gateway.ralph.invalid".to_owned(),
         nonce: "0123".to_owned(),
@@ -325,6 +325,6 @@ async fn what_is_seen_from_an_open_sandbox_fails_the_checks() {
         .map(|(check, line)| check.failure(&ProbeResult::parse(line)))
         .collect();
     assert!(failures.iter().all(Option::is_some), "{failures:?} {printed}");
-    heard.accept().await.unwrap();
+    listener.accept().await.unwrap();
     sandbox.close().await.unwrap();
 }

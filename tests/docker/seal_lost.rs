@@ -36,7 +36,7 @@ async fn a_holder_that_is_killed_leaves_its_sandbox_closed_and_another_is_made()
 }
 
 #[tokio::test]
-async fn a_holder_that_somebody_started_again_gets_its_sandbox_back() {
+async fn a_holder_that_was_started_again_gets_its_sandbox_back() {
     let sealed = need!(Sealed::new().await);
     let sandbox = sealed.room.create().await;
     let holder = holder(sandbox.as_ref());
@@ -50,7 +50,7 @@ async fn a_holder_that_somebody_started_again_gets_its_sandbox_back() {
 }
 
 #[tokio::test]
-async fn a_sandbox_without_its_holder_is_made_anew() {
+async fn a_sandbox_without_its_holder_is_made_again() {
     let sealed = need!(Sealed::new().await);
     let sandbox = sealed.room.create().await;
     docker(&sealed.room.engine, &["rm", "--force", &holder(sandbox.as_ref())]);
@@ -96,7 +96,7 @@ async fn the_holder_of_a_sandbox_that_is_gone_is_stopped_too() {
 }
 
 #[tokio::test]
-async fn whoever_finds_a_sandbox_again_has_its_network_and_who_had_it_has_not() {
+async fn reopening_a_sandbox_takes_its_network_from_the_earlier_owner() {
     let sealed = need!(Sealed::new().await);
     let first = sealed.room.create().await;
     let provider = elsewhere(&sealed.room);

@@ -71,7 +71,7 @@ impl Sealed {
         // The session is not asked: it may be gone with the rest.
         let ask = ["exec", sandbox, "curl", "--silent", "--max-time", "10", &url];
         let mut fastest = Duration::MAX;
-        // A machine may be busy for a while; what is dropped would be waited for each time.
+        // The host may be busy for a while; what is dropped would be waited for each time.
         for _ in 0..5 {
             let started = Instant::now();
             if outside(&ask).await {
@@ -166,7 +166,7 @@ pub async fn hello(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Vec<u8> {
     request
 }
 
-/// A certificate that nobody trusts.
+/// A certificate that no client trusts.
 pub fn acceptor() -> TlsAcceptor {
     certified(&["allowed.test"]).0
 }
@@ -185,7 +185,7 @@ pub fn certified(names: &[&str]) -> (TlsAcceptor, String) {
     (TlsAcceptor::from(Arc::new(config)), made.cert.pem())
 }
 
-/// A listener on an address of its own for each test, on whose ports nobody else is; or why there is none.
+/// A listener on an address of its own for each test, whose ports nothing else uses; or why there is none.
 pub async fn own_listener(port: u16) -> Result<TcpListener, String> {
     static NUMBER: AtomicU8 = AtomicU8::new(0);
     let [.., a, b] = std::process::id().to_be_bytes();

@@ -11,7 +11,7 @@ use crate::support::engine::docker;
 use crate::support::ralph::{Place, doing, eventually, run, script, whole_task};
 use crate::support::{base, engine};
 
-/// Held by whoever leaves a sandbox behind on purpose, or prunes: one test's prune takes away what another has left.
+/// Held by a test that leaves a sandbox behind on purpose, or prunes: one test's prune removes what another has left.
 pub static LEFT_BEHIND: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// A repository whose tasks are worked on in containers.

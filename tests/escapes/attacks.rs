@@ -25,7 +25,7 @@ async fn an_ip_address_is_unreachable_in_all_notations(#[case] url: &str) {
     let world = need!(World::new().await);
     let sandbox = world.create().await;
     let url = elsewhere.spelled(url);
-    elsewhere.hears_this_machine().await;
+    elsewhere.check_receives_from_host().await;
     let overridden =
         elsewhere.spelled("env http_proxy=http://{address}:8080 https_proxy=http://{address}:8080 ");
     for variables in [
@@ -37,7 +37,7 @@ async fn an_ip_address_is_unreachable_in_all_notations(#[case] url: &str) {
         let line = format!("{variables}{CURL} '{url}'");
         assert!(!shell(sandbox.as_ref(), &line).await.success(), "{line}");
     }
-    assert_eq!(elsewhere.heard(), 0);
+    assert_eq!(elsewhere.received(), 0);
     sandbox.close().await.unwrap();
 }
 
@@ -53,10 +53,10 @@ async fn no_other_protocol_gets_out(#[case] line: &str) {
     let elsewhere = need!(Elsewhere::new().await);
     let world = need!(World::new().await);
     let sandbox = world.create().await;
-    elsewhere.hears_this_machine().await;
+    elsewhere.check_receives_from_host().await;
     let line = format!("bash -c \"{}\"", elsewhere.spelled(line));
     let _ = shell(sandbox.as_ref(), &line).await;
-    assert_eq!(elsewhere.heard(), 0, "{line}");
+    assert_eq!(elsewhere.received(), 0, "{line}");
     sandbox.close().await.unwrap();
 }
 
@@ -66,12 +66,12 @@ async fn no_echo_request_gets_out() {
     let world = need!(World::new().await);
     let sandbox = world.create().await;
     let echoes = need!(Echoes::at(&elsewhere));
-    echoes.hear_this_machine();
+    echoes.check_receives_from_host();
     let line = elsewhere.spelled("/.ralph/guest probe 'echo {address}'");
     let seen = prints(sandbox.as_ref(), &line).await;
     // Every address is local to the sandbox, so it answers itself, or is not permitted to ask.
     assert!(["answered\n", "forbidden\n"].contains(&seen.as_str()), "{seen}");
-    assert_eq!(echoes.heard(), 0);
+    assert_eq!(echoes.received(), 0);
     sandbox.close().await.unwrap();
 }
 

@@ -16,7 +16,7 @@
     clippy::disallowed_methods,
     missing_docs,
     unreachable_pub,
-    reason = "tests look at the machine they run on and stop where they stand"
+    reason = "tests inspect the host and panic on the first failure"
 )]
 
 mod attacks;

@@ -58,7 +58,7 @@ async fn five_thousand_idle_connections_do_not_stop_a_request(
     }
     let request = format!("GET / HTTP/1.1\r\nHost: a.example:{}\r\n\r\n", server.port);
     let mut fastest = Duration::MAX;
-    // A machine may be busy for a while.
+    // The host may be busy for a while.
     for _ in 0..5 {
         let began = Instant::now();
         let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
@@ -175,7 +175,7 @@ async fn silence_ends_a_connection() {
 /// More than a gateway keeps of what it cannot make sense of, and what the kernel holds of a connection on both sides.
 const MUCH: usize = 24 << 20;
 
-/// Says a beginning and then one thing over and over, until nobody listens; returns how much was said.
+/// Sends a beginning and then one thing over and over, until the other side stops reading; returns how much was sent.
 async fn talk(stream: &mut TcpStream, begin: &[u8], again: &[u8]) -> usize {
     let chunk = again.repeat(64 * 1024 / again.len());
     let mut said = begin.len();

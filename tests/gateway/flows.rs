@@ -136,16 +136,16 @@ async fn events_are_passed_on_as_they_come() {
 
 async fn check_events(way: Way) {
     let arrived = Arc::new(Semaphore::new(0));
-    let told = arrived.clone();
+    let confirmed = arrived.clone();
     let mut flow = Flow::new(way, move |mut stream| {
-        let told = told.clone();
+        let confirmed = confirmed.clone();
         async move {
             let _ = stream.read(&mut [0; 4096]).await;
             let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
             write(&mut stream, head.as_bytes()).await;
             for number in 0..3 {
                 write(&mut stream, format!("data: {number}\n\n").as_bytes()).await;
-                told.acquire().await.unwrap().forget();
+                confirmed.acquire().await.unwrap().forget();
             }
             let _ = stream.shutdown().await;
         }
@@ -158,7 +158,7 @@ async fn check_events(way: Way) {
         read_until_text(&mut flow.client, &format!("data: {number}\n\n")).await;
         arrived.add_permits(1);
     }
-    // It ends in peace: in TLS anything else would look like something cut off.
+    // It ends cleanly: in TLS, any other end would look like truncation.
     assert_eq!(flow.client.read_to_end(&mut Vec::new()).await.unwrap(), 0);
 }
 

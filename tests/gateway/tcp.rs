@@ -12,7 +12,7 @@ use crate::dns::address_of;
 use crate::tls::real_hello;
 use crate::world::{OK, Server, World, allowlist, read_all, say, send_and_read_until};
 
-/// A connection that the gateway is told was made to this destination, as a sandbox's own network would make it.
+/// A connection that the gateway handles as one to this destination, as a sandbox's own network would make it.
 async fn connect_to(world: &World, destination: SocketAddr) -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (client, accepted) = tokio::join!(

@@ -92,7 +92,7 @@ pub fn trusting(pem: &[u8], protocols: &[&str]) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// What a real client hears.
+/// What a real client receives.
 pub async fn greet(
     config: Arc<ClientConfig>,
     name: &'static str,

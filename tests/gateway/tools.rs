@@ -223,7 +223,7 @@ fn home_of_rustup() -> Option<(&'static str, PathBuf)> {
     own.or(usual).map(|dir| ("RUSTUP_HOME", dir))
 }
 
-/// A crate, and the checksum that its index tells.
+/// A crate, and the checksum for its index.
 fn packed_crate() -> (Vec<u8>, String) {
     use sha2::Digest;
     let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -134,7 +134,7 @@ pub fn impatient() -> GatewayLimits {
     }
 }
 
-/// Says something and hears everything until the other side ends. A reset is an end too.
+/// Sends a text and receives everything until the other side ends. A reset is an end too.
 pub async fn say(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), text: impl AsRef<[u8]>) -> Vec<u8> {
     let _ = stream.write_all(text.as_ref()).await;
     read_all(stream).await

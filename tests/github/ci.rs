@@ -89,7 +89,7 @@ async fn a_failure_has_the_end_of_its_log(#[case] log: JobLog, #[case] expected:
 }
 
 #[tokio::test]
-async fn a_token_that_cannot_read_checks_is_told_before_the_run() {
+async fn a_token_that_cannot_read_checks_is_reported_before_the_run() {
     let desk = Desk::new().await;
     let planned = ralph::scm::PlannedPullRequest {
         waits_for_ci: true,

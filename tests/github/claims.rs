@@ -30,7 +30,7 @@ const RACES: u64 = 1000;
 /// How many races are run at the same time. Pushes of several claims, of which some fail, race then, too.
 const AT_ONCE: usize = 10;
 
-/// A clock that is ahead of this machine's by so many seconds, or behind it.
+/// A clock that is this many seconds ahead of the host's, or behind it.
 #[derive(Clone, Default)]
 struct Shifted(Arc<AtomicI64>);
 

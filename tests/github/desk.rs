@@ -1,4 +1,4 @@
-//! A repository on this machine, its copy on the fake, and the forge between them.
+//! A repository on the host, its copy on the fake, and the forge between them.
 
 use std::path::Path;
 use std::process::Command;

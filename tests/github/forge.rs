@@ -549,7 +549,7 @@ async fn the_branch_is_looked_up_with_its_owner() {
 }
 
 #[tokio::test]
-async fn a_reader_of_a_private_repository_is_told_so() {
+async fn a_repository_that_the_token_may_not_see_is_reported_with_a_hint() {
     let desk = Desk::new().await;
     desk.github.add_collaborator(REPO, "ralph-bot", Role::None);
     let error = desk.forge().check(&desk.planned()).await.unwrap_err();

@@ -185,7 +185,7 @@ fn words_of_strangers_are_not_worked_on() {
         theirs,
         &["the author of issue #2, @eve, does not have write permission"],
     );
-    // The label of an issue of Ada, set again by somebody who lost the permission since.
+    // The label of an issue of Ada, set again by a user who lost the permission since.
     site.github.unlabel_as("ada", REPO, trusted, "status:ready");
     site.github.label_as("eve", REPO, trusted, "status:ready");
     expect_untouched(

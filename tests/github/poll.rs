@@ -33,7 +33,7 @@ pub fn greeting(first: &str) -> Value {
     ])])
 }
 
-/// `ralph poll` with a scripted model, on some machine.
+/// `ralph poll` with a scripted model, on some host.
 pub fn poll_on(site: &Site, place: &Place, script: &Value, args: &[&str]) -> Command {
     let file = place.path().join("script.json");
     std::fs::write(&file, script.to_string()).unwrap();
@@ -407,7 +407,7 @@ fn a_flag_pushes_in_place_of_the_configuration() {
     assert!(task.contains("max_wall_time_minutes: 7\n"), "{task}");
 }
 
-/// A poller is slow between its claim and the label, and somebody else finishes the issue: it stays finished.
+/// A poller is slow between its claim and the label, and another process finishes the issue: it stays finished.
 #[test]
 fn an_issue_that_was_finished_meanwhile_stays_finished() {
     let site = queue_site(FakeGitHub::start());
@@ -436,7 +436,7 @@ fn an_issue_that_was_finished_meanwhile_stays_finished() {
     assert_eq!(site.place.runs().len(), 0);
 }
 
-/// Four pollers on four machines want the same issues: each is worked on once.
+/// Four pollers on four hosts want the same issues: each is worked on once.
 #[test]
 fn four_pollers_share_the_issues() {
     let site = queue_site(FakeGitHub::start());
@@ -449,7 +449,7 @@ fn four_pollers_share_the_issues() {
             )
         })
         .collect();
-    let others = [(); 3].map(|()| another_machine(&site));
+    let others = [(); 3].map(|()| another_host(&site));
     let places: Vec<&Place> = [&site.place].into_iter().chain(&others).collect();
     let start = |place: &&Place| Live::start(&mut poll_on(&site, place, &greeting("sleep 1"), &[]));
     let pollers: Vec<Live> = places.iter().map(start).collect();
@@ -641,8 +641,8 @@ fn an_issue_that_could_not_be_claimed_is_tried_again() {
     assert_eq!(site.github.faults_left(), 0);
 }
 
-/// The repository and the configuration of a site on another machine.
-pub fn another_machine(site: &Site) -> Place {
+/// The repository and the configuration of a site on another host.
+pub fn another_host(site: &Site) -> Place {
     let place = Place::new();
     place.git(&["remote", "add", "origin", &site.github.git_url(REPO)]);
     let configuration = std::fs::read_to_string(site.place.repo().join("ralph.toml")).unwrap();
@@ -658,17 +658,17 @@ pub fn is_done(site: &Site, issue: u64) -> bool {
 
 /// Waits for this many issues to be done.
 fn wait_for_done(site: &Site, count: u64, all: u64) {
-    let (started, patience) = (Instant::now(), Duration::from_secs(120 + 20 * all));
+    let (started, timeout) = (Instant::now(), Duration::from_secs(120 + 20 * all));
     while (1..=all).filter(|issue| is_done(site, *issue)).count() < usize::try_from(count).unwrap() {
         assert!(
-            started.elapsed() < patience,
+            started.elapsed() < timeout,
             "{count} of {all} issues are not done"
         );
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// No iteration is recorded twice in any run of this machine. Returns how many there are.
+/// No iteration is recorded twice in any run of this host. Returns how many there are.
 fn expect_no_iteration_twice(place: &Place) -> usize {
     let mut all = 0;
     for dir in place.runs() {
@@ -698,7 +698,7 @@ fn expect_branches(site: &Site, heads: &BTreeSet<&str>) {
     assert_eq!(branches.count(), heads.len(), "{pushed:?}");
 }
 
-/// Two machines work through a graph of issues. One poller is killed and started again; the other is stopped for longer than
+/// Two hosts work through a graph of issues. One poller is killed and started again; the other is stopped for longer than
 /// its claims hold, and goes on.
 #[test]
 fn pollers_that_die_and_sleep_do_each_issue_once() {
@@ -714,7 +714,7 @@ fn pollers_that_die_and_sleep_do_each_issue_once() {
             &spec(&format!("issue/{number}"), &depends),
         );
     }
-    let other = another_machine(&site);
+    let other = another_host(&site);
     let slow = greeting("sleep 2");
     let start = |place: &Place| {
         Live::start(&mut poll_on(
@@ -803,7 +803,7 @@ fn a_pull_request_of_a_dead_process_counts() {
     eventually("the pull request is open", || !site.github.pulls(REPO).is_empty());
     running.signal("KILL");
     drop(running);
-    let other = another_machine(&site);
+    let other = another_host(&site);
     let polling = Live::start(&mut poll_on(&site, &other, &greeting("true"), &[]));
     eventually("the issue is done", || is_done(&site, issue));
     polling.signal("INT");
@@ -833,7 +833,7 @@ fn an_unfinished_pull_request_of_a_dead_process_does_not_count() {
     running.signal("KILL");
     drop(running);
     assert!(!site.github.pulls(REPO)[0].draft);
-    let other = another_machine(&site);
+    let other = another_host(&site);
     let polling = Live::start(&mut poll_on(&site, &other, &greeting("true"), &[]));
     eventually("another run works on it", || !other.runs().is_empty());
     assert_eq!(status(&site, issue), "in-progress");

@@ -447,7 +447,7 @@ fn work_that_was_taken_back_is_not_published() {
     assert_eq!(site.github.pulls(REPO)[0].head_sha, first);
 }
 
-/// Somebody else's pull request changes `a.txt` too.
+/// Another person's pull request changes `a.txt` too.
 pub fn other_pull_request(site: &Site) {
     site.github
         .push_as("ada", REPO, "ada/greeting", "a.txt", "good day\n");

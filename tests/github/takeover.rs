@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use crate::desk::{BRANCH, Desk, REPO, TOKEN, quick};
 use crate::issues::{claim_with, publish, queue_site, ready_issue};
 use crate::need;
-use crate::poll::{another_machine, greeting, is_done, poll, poll_on, spec, status, wait_for_work};
+use crate::poll::{another_host, greeting, is_done, poll, poll_on, spec, status, wait_for_work};
 use crate::runs::Site;
 use crate::support::fake_github::{FakeGitHub, Fault, PullView};
 use crate::support::ralph::{Live, Place, eventually};
@@ -241,7 +241,7 @@ async fn renewals_and_pushes_do_not_block_each_other() {
     assert_eq!(branch(&desk).as_deref(), Some(desk.commits[1].as_str()));
 }
 
-/// A site with an issue whose poller was killed between its push and the pull request, and another machine.
+/// A site with an issue whose poller was killed between its push and the pull request, and another host.
 fn killed_after_push() -> (Site, Place, u64) {
     let site = queue_site(FakeGitHub::start());
     publish(&site, "claim_seconds = 3\n", crate::issues::COMMANDS);
@@ -256,7 +256,7 @@ fn killed_after_push() -> (Site, Place, u64) {
     running.signal("KILL");
     drop(running);
     assert_eq!(site.github.pulls(REPO).len(), 0);
-    let other = another_machine(&site);
+    let other = another_host(&site);
     (site, other, issue)
 }
 
@@ -322,7 +322,7 @@ fn a_claim_cannot_name_the_branch_of_others() {
     assert_eq!(only_pull(&site).head, "hello");
 }
 
-/// Killed while it waited for CI, with a draft. Another machine goes on with the same pull request.
+/// Killed while it waited for CI, with a draft. Another host goes on with the same pull request.
 #[test]
 fn the_draft_of_a_dead_process_is_used_again() {
     let site = queue_site(FakeGitHub::start());
@@ -337,7 +337,7 @@ fn the_draft_of_a_dead_process_is_used_again() {
     running.signal("KILL");
     drop(running);
     let draft = only_pull(&site);
-    let other = another_machine(&site);
+    let other = another_host(&site);
     let polling = Live::start(&mut poll_on(&site, &other, &greeting("true"), &[]));
     eventually("the pull request is of another run", || {
         only_pull(&site).body != draft.body

@@ -170,7 +170,7 @@ async fn a_context_that_cannot_be_read_is_the_cause() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_base_whose_registry_is_out_of_reach_is_told_as_such() {
+async fn an_unreachable_registry_of_a_base_is_reported_as_such() {
     let shop = need!(Workshop::open().await);
     let build = build(&shop, "built", "FROM 127.0.0.1:1/nothing:here\n");
     let error = shop.engine.build(build, &mut Vec::new()).await.unwrap_err();

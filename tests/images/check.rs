@@ -45,7 +45,7 @@ async fn what_differs_between_two_builds_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_whose_time_alone_differs_is_told_as_such() {
+async fn a_file_whose_time_alone_differs_is_reported_as_such() {
     let project = need!(Project::new().await);
     let waits = "RUN [\"/bin/busybox\", \"sh\", \"-c\", \"/bin/busybox sleep 1.1; echo same > /made\"]\n";
     project.write("Dockerfile.sandbox", &format!("{COPYING}{waits}"));

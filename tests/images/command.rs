@@ -109,7 +109,7 @@ async fn another_base_and_another_agent_build_everything_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rebuild_makes_everything_anew_and_warns_where_the_base_cannot_be_pulled() {
+async fn a_rebuild_uses_no_cache_and_warns_where_the_base_cannot_be_pulled() {
     let project = need!(Project::new().await);
     project.write("Dockerfile.sandbox", COPYING);
     project.write("greeting", "hello");

@@ -13,7 +13,7 @@ use crate::need;
 const MIB: usize = 1024 * 1024;
 
 #[test]
-fn a_full_disk_is_told_as_such_and_leaves_no_image() {
+fn a_full_disk_is_reported_as_such_and_leaves_no_image() {
     let engine = need!(OwnEngine::start("32m"));
     let place = Place::new();
     engine.docker(&["import", engine.small_image().to_str().unwrap(), "small:1"]);

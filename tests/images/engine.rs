@@ -140,7 +140,7 @@ enum Direction {
 #[case::pull(Direction::Pull)]
 #[case::push(Direction::Push)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registry_out_of_reach_is_told_as_such(#[case] direction: Direction) {
+async fn an_unreachable_registry_is_reported_as_such(#[case] direction: Direction) {
     let shop = need!(Workshop::open().await);
     let loaded = shop.load(&shop.image(&[]), "a").await.unwrap();
     let reference = EngineImageReference::parse(&format!("127.0.0.1:1/ralph-test-{}:a", shop.name)).unwrap();

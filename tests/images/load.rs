@@ -68,7 +68,7 @@ impl ProgressSink for Brief {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_engine_tells_how_far_it_is_where_somebody_wants_to_know() {
+async fn the_engine_reports_its_progress_where_it_is_asked_to() {
     let shop = need!(Workshop::open_with(Which::Found).await);
     let request = |size: usize, tag: &str| {
         let archive = shop.image(&[size]).write(&shop.path(tag));

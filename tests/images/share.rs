@@ -74,7 +74,7 @@ impl Sharing {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_machine_pushes_another_pulls_in_place_of_building() {
+async fn what_one_host_pushes_another_pulls_in_place_of_building() {
     let sharing = need!(Sharing::new(Door::Open).await);
     let (project, tag, remote) = (&sharing.project, &sharing.tag, sharing.remote());
     let pushed = project.try_image("push", &["--json"]);

@@ -26,7 +26,7 @@ async fn every_layer_has_a_bar_with_its_name_that_fits(#[case] columns: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dumb_terminal_is_told_in_plain_lines() {
+async fn a_dumb_terminal_gets_plain_lines() {
     let sharing = need!(pushed().await);
     let shown = on_terminal(&sharing.pull(), 80, "dumb");
     assert!(!shown.contains('\x1b'), "{shown:?}");

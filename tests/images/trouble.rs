@@ -26,7 +26,7 @@ use crate::need;
 #[case::shell("dependencies", "jq; rm -rf /\n", &["line 1: invalid package `jq; rm -rf /`"])]
 #[case::option("dependencies", "\t--allow-downgrades\r\n", &["line 1: invalid package `--allow-downgrades`"])]
 #[case::ignore("Dockerfile.sandbox", COPYING, &[".dockerignore`: line 1"])]
-fn a_mistake_of_the_projects_is_told_with_its_line(
+fn a_mistake_of_the_project_is_reported_with_its_line(
     #[case] name: &str,
     #[case] text: &str,
     #[case] said: &[&str],
@@ -117,10 +117,10 @@ fn without_an_engine_a_plan_is_shown_and_a_build_says_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_refuses_this_user_is_told_as_such() {
+async fn an_engine_that_refuses_this_user_is_reported_as_such() {
     let project = need!(Project::new().await);
     let command = project.command(&[]);
-    need!(as_nobody(&project.place, &command).map(|mut refused| {
+    need!(as_other_user(&project.place, &command).map(|mut refused| {
         let said = "permission denied for the container engine at";
         finish(&mut refused).expect(1, &[said, "hint: add your user to the group `docker`"]);
     }));
@@ -131,17 +131,17 @@ async fn an_engine_that_refuses_this_user_is_told_as_such() {
 fn a_file_that_cannot_be_read_is_named_and_can_be_left_out() {
     let place = Place::new();
     place.write(".agent-loop/Dockerfile.sandbox", COPYING);
-    place.write(".agent-loop/secret", "nobody reads this");
+    place.write(".agent-loop/secret", "no user reads this");
     let secret = place.repo().join(".agent-loop/secret");
     fs::set_permissions(secret, fs::Permissions::from_mode(0o000)).unwrap();
     let command = without_engine(&place, &["--dry-run"]);
-    let mut as_nobody = need!(as_nobody(&place, &command));
-    finish(&mut as_nobody).expect(
+    let mut unprivileged = need!(as_other_user(&place, &command));
+    finish(&mut unprivileged).expect(
         1,
         &["cannot read", ".agent-loop/secret", "hint: ", ".dockerignore"],
     );
     place.write(".agent-loop/.dockerignore", "secret\n");
-    finish(&mut as_nobody).expect(0, &[]);
+    finish(&mut unprivileged).expect(0, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -176,7 +176,7 @@ async fn a_pipe_in_the_context_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_base_that_is_nowhere_in_reach_is_told_as_such() {
+async fn an_unreachable_base_is_reported_as_such() {
     let project = need!(Project::new().await);
     let missing = project.base("missing");
     project.configure(&missing, "");
@@ -275,12 +275,12 @@ fn without_engine(place: &Place, args: &[&str]) -> Command {
 }
 
 /// The same command, started as a user who may do nothing special: with a copy of the binary that this user can read.
-fn as_nobody(place: &Place, command: &Command) -> Result<Command, String> {
+fn as_other_user(place: &Place, command: &Command) -> Result<Command, String> {
     let setpriv = program("setpriv")?;
     if !rustix::process::geteuid().is_root() {
-        return Err("only root can start a program as somebody else".to_owned());
+        return Err("only root can start a program as another user".to_owned());
     }
-    let binary = place.path().join("ralph-for-nobody");
+    let binary = place.path().join("ralph-for-other-user");
     fs::copy(command.get_program(), &binary).unwrap();
     for dir in [place.path().to_owned(), place.home(), place.path().join("home")] {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).unwrap();

@@ -1,4 +1,4 @@
-//! Actions of the built-in agent through a whole run: what is refused, where that is told, and how the run goes on.
+//! Actions of the built-in agent through a whole run: what is refused, where that is reported, and how the run continues.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ use crate::support::ralph::{Place, call, doing, run, script, whole_task, write};
 #[case::cwd(json!({"type": "run", "command": "true", "cwd": "a/../.."}), "..")]
 #[case::unknown_field(json!({"type": "run", "command": "true", "shell": "zsh"}), "shell")]
 #[case::wrong_type(json!({"type": "run", "command": "true", "timeout_s": "10"}), "timeout_s")]
-fn an_answer_with_a_wrong_action_is_not_performed_and_told_precisely(
+fn an_answer_with_a_wrong_action_is_not_performed_and_the_mistake_named(
     #[case] action: Value,
     #[case] named: &str,
 ) {
@@ -69,7 +69,7 @@ fn an_answer_that_stays_unusable_is_a_recorded_failure() {
     let prompt = place.noted("iterations/2/prompt.md");
     assert!(
         prompt.contains("the answer could not be used"),
-        "the next iteration is not told"
+        "the next prompt does not say so"
     );
     let metrics: Value = serde_json::from_str(&place.noted("iterations/1/metrics.json")).unwrap();
     assert_eq!(metrics["failures"][0]["command"], "answer");
@@ -105,7 +105,7 @@ fn no_action_follows_a_link(#[case] target: &str, #[case] path: &str) {
 }
 
 #[test]
-fn a_patch_that_does_not_apply_is_told_with_its_hunk_and_ends_the_list() {
+fn a_patch_that_does_not_apply_is_reported_with_its_hunk_and_ends_the_list() {
     let place = Place::new();
     let patch = "--- a/README.md\n+++ b/README.md\n@@ -1 +1 @@\n-A projekt\n+Another\n";
     let answer = doing([

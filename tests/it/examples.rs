@@ -29,7 +29,7 @@ fn cargo_run(name: &str) -> Command {
         .args(["run", "--quiet", "--offline", "--example", name, "--target-dir"])
         .arg(target_dir())
         .current_dir(env!("CARGO_MANIFEST_DIR"));
-    // What cargo told this test about its package would make it build dependencies anew that look at the same names.
+    // The variables that cargo set for this package would make it rebuild dependencies that read the same names.
     let of_the_package = |name: &&str| {
         name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || *name == "OUT_DIR"
     };

@@ -95,7 +95,7 @@ fn size(cases: &[Case]) -> String {
 }
 
 #[test]
-fn failures_of_the_tools_used_for_tuning_are_told_apart() {
+fn failures_of_the_tools_used_for_tuning_are_distinguished() {
     let cases = cases(&index().tuning);
     let wrong = wrong(&cases);
     println!("tools used for tuning: {}", size(&cases));
@@ -103,7 +103,7 @@ fn failures_of_the_tools_used_for_tuning_are_told_apart() {
 }
 
 #[test]
-fn failures_of_the_tools_held_out_are_told_apart() {
+fn failures_of_the_tools_held_out_are_distinguished() {
     let cases = cases(&index().held_out);
     let wrong = wrong(&cases);
     println!("tools held out: {}", size(&cases));

@@ -1,4 +1,4 @@
-//! What the guides show can be used as it stands there.
+//! What the guides show works as it is written.
 
 use std::path::Path;
 

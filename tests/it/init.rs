@@ -220,8 +220,8 @@ fn agent_and_provider_can_be_given() {
     );
     let task = fs::read_to_string(place.repo().join("ralph_task.md")).unwrap();
     assert!(task.contains("\nmax_tokens_total: 2000000\n"), "{task}");
-    finish(&mut init(&place, &["--force", "--agent", "nobody"])).expect_refused(&[
-        "there is no agent `nobody`; expected one of actions, claude",
+    finish(&mut init(&place, &["--force", "--agent", "unknown"])).expect_refused(&[
+        "there is no agent `unknown`; expected one of actions, claude",
         "hint: name one of them",
     ]);
     finish(&mut init(&place, &["--force", "--agent", "custom"]))

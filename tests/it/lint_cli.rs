@@ -1,4 +1,4 @@
-//! The linter: `ralph lint` tells everything at once, `ralph run` starts nothing.
+//! The linter: `ralph lint` reports everything at once, `ralph run` starts nothing.
 
 use rstest::rstest;
 use serde_json::Value;
@@ -81,7 +81,7 @@ tset_command: make
 ";
 
 #[test]
-fn every_finding_is_told_at_once_with_line_reason_and_fix() {
+fn every_finding_is_reported_at_once_with_line_reason_and_fix() {
     let place = Place::new();
     place.write("ralph_task.md", BROKEN);
     let ended = place.run(&["lint", "--json"]);

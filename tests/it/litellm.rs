@@ -120,14 +120,14 @@ async fn an_answer_cut_off_at_its_limit_says_so(proxy: &Proxy) {
 }
 
 async fn an_unknown_model_is_refused(proxy: &Proxy) {
-    let error = proxy.ask_model("nobody/knows-this", "hello").await.unwrap_err();
+    let error = proxy.ask_model("unknown/model", "hello").await.unwrap_err();
     let ModelError::Refused {
         status: 400, message, ..
     } = error
     else {
         panic!("{error:?}");
     };
-    assert!(message.contains("nobody/knows-this"), "{message}");
+    assert!(message.contains("unknown/model"), "{message}");
 }
 
 async fn a_wrong_or_missing_key_is_unauthorized(proxy: &Proxy) {
@@ -183,7 +183,7 @@ async fn an_error_amid_the_text_is_tried_again(proxy: &Proxy, upstream: &ChatSer
     assert_eq!(upstream.requests().len(), before + 4);
 }
 
-/// The provider behind the proxy. It does what it is told.
+/// The provider behind the proxy. It does what the last message asks for.
 fn provider(request: &Recorded) -> Answer {
     match request.last_words() {
         "fail with 429" => Answer::error(429, "slow down").with_header("retry-after", "7"),
@@ -232,6 +232,6 @@ fn models(upstream: &ChatServer) -> [Value; 2] {
     let model = |name: &str, litellm: &str| json!({"model_name": name, "litellm_params": {"model": litellm, "api_base": api_base, "api_key": UPSTREAM_KEY}});
     [
         model("zai/glm-4.7", "zai/glm-4.7"),
-        model("unpriced", "openai/nobody-knows-its-price"),
+        model("unpriced", "openai/model-without-a-price"),
     ]
 }

@@ -295,7 +295,7 @@ async fn the_cost_is_the_dearest_known_one(
 #[case(Answer::stream([Piece::delta("a"), Piece::event(&json!({"error": {"message": "m", "code": 429}}))]), "RateLimited for None")]
 #[case(Answer::stream([Piece::event(&json!({"error": {"message": "too long", "code": "400"}}))]), "Refused 400: too long")]
 #[tokio::test]
-async fn what_a_retry_cannot_mend_is_told_at_once(#[case] answer: Answer, #[case] expected: &str) {
+async fn what_a_retry_cannot_fix_is_reported_at_once(#[case] answer: Answer, #[case] expected: &str) {
     assert_eq!(summary(&ask([answer]).await.unwrap_err()), expected);
 }
 
@@ -382,12 +382,12 @@ async fn what_a_retry_may_mend_is_tried_four_times(
 #[tokio::test]
 async fn silence_is_waited_out_and_tried_again(#[case] answer: Answer) {
     let server = ChatServer::start(vec![answer; 9]).await;
-    let patience = CallTimeouts {
+    let timeouts = CallTimeouts {
         idle: Duration::from_millis(200),
         ..quick()
     };
     let model =
-        OpenAiCompatible::new(ModelEndpoint::parse(&server.base_url()).unwrap(), None, patience).unwrap();
+        OpenAiCompatible::new(ModelEndpoint::parse(&server.base_url()).unwrap(), None, timeouts).unwrap();
     let error = model.answer(&request("hi"), &mut |_| {}).await.unwrap_err();
     assert_eq!(summary(&error), "Unavailable after 4: no data for 200ms");
 }

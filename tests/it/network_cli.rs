@@ -42,14 +42,14 @@ fn check_says_by_which_line(#[case] args: &[&str], #[case] code: i32, #[case] ex
 #[case("npm.corp.example", json!("npm.corp.example"), json!(".npmrc:1, preset `packages:npm`, ralph.toml:3:25"))]
 #[case("gist.github.com", json!("gist.github.com"), json!("ralph.toml:4:11"))]
 #[case("evil.example", Value::Null, Value::Null)]
-fn check_tells_programs_the_line_and_its_place(#[case] host: &str, #[case] line: Value, #[case] at: Value) {
+fn check_prints_the_line_and_its_place_as_json(#[case] host: &str, #[case] line: Value, #[case] at: Value) {
     let place = Place::new();
     place.write("ralph.toml", CONFIG);
     place.write(".npmrc", "registry=https://npm.corp.example/");
     let ended = place.run(&["network", "check", host, "--json"]);
     let repo = format!("{}/", place.repo().display());
-    let told: Value = serde_json::from_str(&ended.stdout.replace(&repo, "")).unwrap();
-    assert_eq!((&told["line"], &told["place"]), (&line, &at), "{told}");
+    let printed: Value = serde_json::from_str(&ended.stdout.replace(&repo, "")).unwrap();
+    assert_eq!((&printed["line"], &printed["place"]), (&line, &at), "{printed}");
 }
 
 #[test]

@@ -206,7 +206,7 @@ async fn a_failing_build_is_an_error_with_the_end_of_its_log() {
 }
 
 #[tokio::test]
-async fn a_missing_attribute_is_told_from_a_failing_one() {
+async fn a_missing_attribute_is_distinguished_from_a_failing_one() {
     need!(support::nix::with_own_store());
     let world = World::new();
     let missing = output(this_system(), "sandboxImage");
@@ -222,7 +222,7 @@ async fn a_missing_attribute_is_told_from_a_failing_one() {
 }
 
 #[tokio::test]
-async fn a_system_that_nobody_here_can_build_for_is_named() {
+async fn a_system_without_a_builder_is_named() {
     need!(support::nix::with_own_store());
     let world = World::new();
     let foreign = ["x86_64-linux", "aarch64-linux"];
@@ -418,7 +418,7 @@ async fn a_known_hash_is_found_within_twenty_milliseconds_and_without_nix() {
         .await
         .unwrap();
     let (mut fastest, give_up) = (Duration::MAX, Instant::now() + Duration::from_secs(60));
-    // A machine may be busy for a while.
+    // The host may be busy for a while.
     while fastest > Duration::from_millis(20) && Instant::now() < give_up {
         let started = Instant::now();
         flake

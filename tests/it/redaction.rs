@@ -121,7 +121,7 @@ fn collect(dir: &Path, found: &mut Vec<(String, String)>) {
 #[case::for_a_person_with_output(&["--verbose"])]
 #[case::for_a_program(&["--json"])]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_that_tells_every_secret_is_not_passed_on(#[case] args: &[&str]) {
+async fn secrets_in_the_answers_of_a_model_are_not_passed_on(#[case] args: &[&str]) {
     let place = place();
     let mut answers = telling_everything().into_iter();
     let server = ChatServer::serve(Some(ENDPOINT), move |_| {

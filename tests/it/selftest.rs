@@ -40,7 +40,7 @@ async fn a_local_sandbox_passes_and_nothing_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_hold_is_told_with_what_was_seen() {
+async fn a_failed_check_is_reported_with_what_was_seen() {
     let place = Place::new();
     let (_server, endpoint) = model().await;
     // A shell, and nothing else: no git.

@@ -77,10 +77,10 @@ async fn an_image_that_cannot_be_pulled_is_reported_with_the_reason() {
     let Err(error) = scene.provider.create(&spec).await else {
         panic!("it was made")
     };
-    let told = full_message(&error);
+    let message = full_message(&error);
     assert!(
-        told.contains("no such image: registry.example.invalid/agent:v1"),
-        "{told}"
+        message.contains("no such image: registry.example.invalid/agent:v1"),
+        "{message}"
     );
 }
 
@@ -168,10 +168,10 @@ async fn an_organisation_of_a_low_tier_gets_a_hint() {
     let Err(error) = scene.provider.create(&scene.spec).await else {
         panic!("it was made")
     };
-    let told = full_message(&error);
+    let message = full_message(&error);
     assert!(
-        told.contains("cannot enforce the network policy") && told.contains("raise the tier"),
-        "{told}"
+        message.contains("cannot enforce the network policy") && message.contains("raise the tier"),
+        "{message}"
     );
     let open = SandboxSpec {
         network: Policy::allow_all(),
@@ -321,8 +321,11 @@ async fn a_failed_build_is_reported_with_the_reason() {
     let Err(error) = Arc::new(DaytonaProvider::new(options)).create(&scene.spec).await else {
         panic!("it was made")
     };
-    let told = full_message(&error).to_lowercase();
-    assert!(told.contains("build_failed") && told.contains("frum"), "{told}");
+    let message = full_message(&error).to_lowercase();
+    assert!(
+        message.contains("build_failed") && message.contains("frum"),
+        "{message}"
+    );
     assert!(scene.daytona.sandboxes().is_empty());
 }
 

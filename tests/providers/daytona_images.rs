@@ -274,18 +274,18 @@ async fn files_that_cannot_be_stored_say_what_to_do_and_no_credential() {
         site.daytona.fail(requests, faults);
         let ended = site.ended(site.place.ralph(&["image", "build"]));
         assert_ne!(ended.code, Some(0), "{ended:?}");
-        let told = format!("{}{}", ended.stdout, ended.stderr);
+        let output = format!("{}{}", ended.stdout, ended.stderr);
         if at_store {
             for part in [
                 "cannot send the files of the build",
                 "InternalError: The request failed.",
                 "set `sandbox.registry`",
             ] {
-                assert!(told.contains(part), "{part:?} is not in {told}");
+                assert!(output.contains(part), "{part:?} is not in {output}");
             }
         }
         for secret in Daytona::STORAGE_CREDENTIALS.into_iter().chain([KEY]) {
-            assert!(!told.contains(secret), "{secret} is in {told}");
+            assert!(!output.contains(secret), "{secret} is in {output}");
             let found = site
                 .place
                 .shell(&format!("! grep -rF -- '{secret}' \"$RALPH_HOME\" ."));
@@ -337,8 +337,8 @@ async fn the_fake_store_refuses_what_is_not_signed() {
         );
     let answer = put.send().await.unwrap();
     assert_eq!(answer.status(), 403);
-    let told = answer.text().await.unwrap();
-    assert!(told.contains("SignatureDoesNotMatch"), "{told}");
+    let body = answer.text().await.unwrap();
+    assert!(body.contains("SignatureDoesNotMatch"), "{body}");
     let unknown =
         json!({ "name": "n", "buildInfo": { "dockerfileContent": "FROM a", "contextHashes": ["y"] } });
     let create = http
@@ -441,7 +441,10 @@ async fn a_snapshot_that_cannot_be_built_says_why_and_what_to_do() {
         ..scene.spec.clone()
     };
     let error = scene.provider.images().unwrap().ensure(&spec).await.unwrap_err();
-    let told = crate::full_message(&error).to_lowercase();
-    assert!(told.contains("build_failed") && told.contains("frum"), "{told}");
-    assert!(told.contains("`--rebuild`"), "{told}");
+    let message = crate::full_message(&error).to_lowercase();
+    assert!(
+        message.contains("build_failed") && message.contains("frum"),
+        "{message}"
+    );
+    assert!(message.contains("`--rebuild`"), "{message}");
 }

@@ -113,7 +113,7 @@ async fn an_existing_policy_of_the_user_is_not_changed() {
 async fn vms_without_a_record_do_not_belong_to_ralph() {
     let (site, provider, spec) = need!(scene(&["sbx"]).await);
     let sandbox = provider.create(&spec).await.unwrap();
-    let theirs = site.path("bin/state/boxes/somebody-elses");
+    let theirs = site.path("bin/state/boxes/not-of-ralph");
     std::fs::create_dir_all(&theirs).unwrap();
     std::fs::write(theirs.join("workspace"), "/").unwrap();
     let listed = provider.list().await.unwrap();
@@ -121,12 +121,7 @@ async fn vms_without_a_record_do_not_belong_to_ralph() {
         listed.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(),
         [sandbox.id()]
     );
-    assert!(
-        !provider
-            .remove("somebody-elses", RemovalScope::Any)
-            .await
-            .unwrap()
-    );
+    assert!(!provider.remove("not-of-ralph", RemovalScope::Any).await.unwrap());
     assert!(
         !provider
             .remove(sandbox.id(), RemovalScope::Orphans)

@@ -92,7 +92,9 @@ async fn an_interrupted_creation_is_an_orphan_and_pruned(#[case] program: Progra
     let place = Place::new();
     ground.site.put(slow, "");
     let ralph = Live::start(&mut ground.ralph(&place, &["selftest", "--escapes"]));
-    eventually("a machine is begun", || !ground.site.kept("making").is_empty());
+    eventually("the creation of a VM has begun", || {
+        !ground.site.kept("making").is_empty()
+    });
     ralph.signal("KILL");
     ralph.wait();
     // The program that it started ends as well, as after a power failure.

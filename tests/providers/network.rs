@@ -37,7 +37,7 @@ fn own_address() -> Result<IpAddr, String> {
     let routed = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr());
     routed
         .map(|address| address.ip())
-        .map_err(|_| "this machine has no address but loopback".to_owned())
+        .map_err(|_| "the host has no address but loopback".to_owned())
 }
 
 async fn refused(ground: &Ground) -> SandboxError {
@@ -249,7 +249,7 @@ async fn on_a_host_with_many_bridges_a_leak_to_any_address_is_found(
 }
 
 #[tokio::test]
-async fn a_vm_whose_probes_are_not_heard_where_they_may_be_is_never_used() {
+async fn a_vm_whose_allowed_probes_do_not_arrive_is_never_used() {
     let (ground, gateway) = need!(Ground::allowing(Program::Tart, &["allowed.test"]).await);
     let _deaf = need!(Deaf::to(gateway));
     let error = refused(&ground).await;

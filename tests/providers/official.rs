@@ -14,8 +14,7 @@ use crate::support::daytona::{Daytona, KEY};
 use crate::support::{base, engine};
 use crate::{need, spec, witness};
 
-/// Limit for the SDK script.
-const PATIENCE: Duration = Duration::from_secs(120);
+const SDK_SCRIPT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Credentials, builds, policies, evidence, lists.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -41,11 +40,11 @@ async fn calls_outside_the_conformance_suite_match_the_documents() {
     };
     provider.check().await.unwrap();
     let sandbox = provider.create(&spec).await.unwrap();
-    let told = witness(sandbox.as_ref(), "echo $BUILT $GIVEN $MODEL_KEY").await;
+    let exit = witness(sandbox.as_ref(), "echo $BUILT $GIVEN $MODEL_KEY").await;
     assert!(
-        told.stdout.text().starts_with("yes too dtn_secret_"),
+        exit.stdout.text().starts_with("yes too dtn_secret_"),
         "{}",
-        told.stdout.text()
+        exit.stdout.text()
     );
     assert!(sandbox.preview(8080).await.unwrap().is_some());
     provider.reopen(&spec).await.unwrap().unwrap();
@@ -81,10 +80,13 @@ async fn the_official_sdk_works_with_the_fake() {
         .env("DAYTONA_DISABLE_TELEMETRY", "1")
         .kill_on_drop(true)
         .output();
-    let driven = tokio::time::timeout(PATIENCE, driven).await.unwrap().unwrap();
-    let told = String::from_utf8_lossy(&driven.stdout);
+    let driven = tokio::time::timeout(SDK_SCRIPT_TIMEOUT, driven)
+        .await
+        .unwrap()
+        .unwrap();
+    let stdout = String::from_utf8_lossy(&driven.stdout);
     let wrong = String::from_utf8_lossy(&driven.stderr);
-    assert!(driven.status.success(), "{told}\n{wrong}");
-    assert_eq!(told.trim().lines().last(), Some("driven"));
+    assert!(driven.status.success(), "{stdout}\n{wrong}");
+    assert_eq!(stdout.trim().lines().last(), Some("driven"));
     assert!(daytona.sandboxes().is_empty());
 }

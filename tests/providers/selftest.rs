@@ -45,7 +45,7 @@ async fn a_vm_passes_and_nothing_is_left(
 
 /// Tart has no planned image: its template is what `sandbox.image` and the script make.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_vm_without_git_is_told_how_to_get_it() {
+async fn a_vm_without_git_is_reported_with_how_to_get_it() {
     let ground = need!(Ground::new(Program::Tart).await);
     let (place, (_server, endpoint)) = (Place::new(), model().await);
     place.write(".agent-loop/dependencies", "rm \"$(command -v git)\"\n");

@@ -10,7 +10,7 @@ use ralph::sandbox::tart::{self, TartOptions};
 use ralph::sandbox::{Provider, SandboxError, SandboxErrorKind, SandboxSpec};
 use rstest::rstest;
 
-use crate::support::ralph::{Ended, PATIENCE, Place, finish};
+use crate::support::ralph::{Ended, Place, TIMEOUT, finish};
 use crate::support::vms::Site;
 use crate::support::{base, engine};
 use crate::{need, spec, witness};
@@ -147,16 +147,16 @@ async fn a_third_macos_vm_is_refused_and_other_systems_do_not_count() {
 #[rstest]
 #[case::no_guest_agent("no-agent", Duration::from_secs(3), "is the Tart Guest Agent running?")]
 // Fails at once.
-#[case::no_vm("boot-fails", PATIENCE, "the virtual machine failed to start")]
+#[case::no_vm("boot-fails", TIMEOUT, "the virtual machine failed to start")]
 #[tokio::test]
 async fn a_vm_that_does_not_start_is_removed_and_the_reason_reported(
     #[case] fault: &str,
-    #[case] patience: Duration,
+    #[case] timeout: Duration,
     #[case] expected: &str,
 ) {
     let scene = need!(Scene::new().await);
     scene.site.put(fault, "");
-    let provider = scene.provider_with_timeout("", patience);
+    let provider = scene.provider_with_timeout("", timeout);
     let Err(error) = provider.create(&scene.spec()).await else {
         panic!("it was made")
     };
@@ -294,7 +294,7 @@ async fn these_are_its_command_lines() {
 
 /// The distinct calls of the program, sorted, with placeholders for variable parts.
 fn normalized_calls(scene: &Scene, id: &str) -> String {
-    let calls = scene.site.kept("calls").replace(id, "MACHINE");
+    let calls = scene.site.kept("calls").replace(id, "VM");
     let calls = calls.replace(&scene.site.path("").display().to_string(), "SITE/");
     let calls = calls.replace(&scene.image, "IMAGE");
     let hash = regex_lite::Regex::new("template-claude-[0-9a-f]{12}").unwrap();
@@ -324,7 +324,7 @@ async fn a_vm_whose_run_process_was_killed_is_lost() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let error = tokio::time::timeout(PATIENCE, lost).await.unwrap();
+    let error = tokio::time::timeout(TIMEOUT, lost).await.unwrap();
     assert!(error.to_string().contains("was lost"), "{error:?}");
     sandbox.close().await.unwrap();
 }

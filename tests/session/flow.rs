@@ -1,4 +1,4 @@
-//! Bytes: all of them arrive, where they belong, and nobody's memory is filled.
+//! Bytes: all of them arrive, where they belong, and fill the memory of no process.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ impl OutputSink for Reluctant {
 async fn a_slow_listener_slows_its_own_command_down_and_no_other() {
     let bench = Arc::new(crate::need!(GuestSession::open().await));
     let (allow, allowed) = mpsc::channel();
-    // While nobody takes what it prints, a command is not silent.
+    // A command whose output is not read yet does not count as silent.
     let command = Command::shell("head -c 50000000 /dev/zero; : > printed").idle(Duration::from_secs(5));
     let slow = tokio::spawn({
         let bench = Arc::clone(&bench);
@@ -81,7 +81,7 @@ async fn a_slow_listener_slows_its_own_command_down_and_no_other() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(
         !bench.path("printed").exists(),
-        "all was printed and nobody took it"
+        "all was printed before it was read"
     );
     drop(allow);
     let (exit, taken) = in_time(slow).await.unwrap();
@@ -116,7 +116,7 @@ async fn two_hundred_commands_at_once_do_not_cross() {
 }
 
 #[tokio::test]
-async fn late_output_is_never_heard_in_another_command() {
+async fn late_output_never_appears_in_another_command() {
     let bench = crate::need!(GuestSession::open().await);
     let line =
         "(trap '' TERM; for n in $(seq 4000); do echo late; echo late >&2; sleep 0.005; done) & exit 0";

@@ -106,7 +106,7 @@ async fn a_command_that_kills(#[case] line: &str) {
 }
 
 #[tokio::test]
-async fn what_a_lost_keeper_kept_is_ended_and_what_it_printed_is_heard() {
+async fn what_a_lost_keeper_kept_is_ended_and_what_it_printed_is_received() {
     let bench = crate::need!(GuestSession::open().await);
     let beat = bench.heartbeat("beat");
     let line = format!("echo before; setsid sh -c '{beat}' & sleep 0.1; kill -9 $PPID; sleep 30");
@@ -162,7 +162,7 @@ async fn a_guest_that_does_not_answer_is_given_up() {
 #[tokio::test]
 async fn a_command_that_kills_its_keeper_and_the_guest_only_ends_the_session() {
     let bench = crate::need!(GuestSession::as_unique_user().await);
-    // The guest first: it would still tell of a keeper that ended before it.
+    // The guest first: it would still report a keeper that ended before it.
     let line = format!("kill -9 {} $PPID; sleep 30", bench.guest_id());
     assert!(is_lost(&bench.try_exec(Command::shell(line)).await));
 }

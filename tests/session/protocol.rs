@@ -24,7 +24,7 @@ fn hello() -> Vec<u8> {
     frame(HELLO, 0, &ralph::guest::VERSION.to_be_bytes())
 }
 
-/// Opens a session with whoever is at the other end of the returned stream, after they said `first`.
+/// Opens a session with the peer at the other end of the returned stream, which has sent `first`.
 async fn open(first: &[u8]) -> (Result<WarmSession, SessionError>, DuplexStream) {
     let (ours, mut theirs) = duplex(64 * 1024 * 1024);
     theirs.write_all(first).await.unwrap();
@@ -99,7 +99,7 @@ async fn run_against(frames: &[Vec<u8>]) -> Result<ralph::exec::Exit, SandboxErr
 }
 
 #[tokio::test]
-async fn frames_of_other_commands_are_not_heard() {
+async fn frames_of_other_commands_are_ignored() {
     let other = frame(STDOUT, 7, b"forged");
     let exit = frame(EXIT, 1, &[0, 0, 0, 0, 3, 0]);
     let exit = run_against(&[other, frame(STDOUT, 1, b"own"), exit])

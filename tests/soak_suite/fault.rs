@@ -70,7 +70,7 @@ impl Fault {
     }
 }
 
-/// Does something to one of the containers of an engine; `false` if there is none of that kind.
+/// Does something to one of the containers of an engine; `false` if it has no container of that kind.
 pub fn strike_container(fault: Fault, engine: &Engine, rng: &mut Rng) -> bool {
     let listed = docker(
         engine,

@@ -32,7 +32,7 @@ pub fn steps(run_number: usize) -> Value {
 }
 
 /// The run has the result of [`steps`] without a fault: nothing is lost, and nothing is there twice. But a command whose processes were
-/// killed in the sandbox has failed: the agent was told, and the scripted one does not repeat it.
+/// killed in the sandbox has failed: the agent received the failure, and the scripted one does not repeat it.
 pub fn assert_undisturbed(desk: &Desk, run: &str, fault: Fault) {
     let journal = desk.journal(run);
     let shown: Vec<String> = journal.iter().map(in_short).collect();

@@ -14,7 +14,7 @@ use crate::footprint::{Footprint, assert_flat};
 use crate::model::{assert_nothing_left, assert_repository, assert_undisturbed, steps};
 use crate::rounds::{Played, Round, Soak, configure};
 use crate::support::postgres::PostgresServer;
-use crate::support::ralph::{Live, PATIENCE, finish};
+use crate::support::ralph::{Live, TIMEOUT, finish};
 
 /// Runs of a round: more than there are workers.
 const RUNS: usize = 3;
@@ -144,7 +144,7 @@ impl Queue {
                 let ended = self.desk.run(&["submit", "--run", row.run.as_str()]);
                 assert_eq!(ended.code, Some(0), "{ended:?}");
             }
-            assert!(started.elapsed() < PATIENCE, "not done: {own:#?}");
+            assert!(started.elapsed() < TIMEOUT, "not done: {own:#?}");
             assert!(self.other.is_running(), "a worker has ended by itself");
             self.desk
                 .execute("UPDATE queue SET due_at = 0 WHERE state = 'queued'")

@@ -50,7 +50,7 @@ impl Recorded {
 }
 
 impl ChatServer {
-    /// A server that gives these answers, in order. Asked for more, it says so with 418, which nobody retries.
+    /// A server that gives these answers, in order. Asked for more, it says so with 418, which no client retries.
     pub async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
         let mut answers: VecDeque<Answer> = answers.into_iter().collect();
         Self::serve(None, move |_| {

@@ -130,7 +130,7 @@ impl Flavour {
         }
     }
 
-    /// The free request that tells a good key from a bad one. Z.ai documents none, and the list of OpenRouter is public.
+    /// The free request that only a valid key passes. Z.ai documents none, and the list of OpenRouter is public.
     fn check_path(self) -> Option<String> {
         let path = match self {
             Self::Zai => return None,

@@ -1,4 +1,4 @@
-//! A GitHub of one machine: git over HTTP, by git's own `http-backend`, and a little of the API. Both want the token, each
+//! A GitHub on the host: git over HTTP, by git's own `http-backend`, and a little of the API. Both want the token, each
 //! in its own way.
 
 use std::sync::{Arc, Mutex};

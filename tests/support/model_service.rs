@@ -41,7 +41,7 @@ struct Login {
 #[derive(Clone, Copy)]
 pub enum OnRefresh {
     Answer,
-    /// Renews the login and never says so: whoever asked is dead by then.
+    /// Renews the login and never answers: the process that asked is dead by then.
     RenewAndHang,
     /// Takes its time.
     Slowly,

@@ -1,4 +1,4 @@
-//! The real binary in a place of its own: a repository, a data directory, and nothing of this machine's settings.
+//! The real binary in a place of its own: a repository, a data directory, and none of the host's settings.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,8 +13,8 @@ use tempfile::TempDir;
 
 use crate::json_shape;
 
-/// How long anything may take that a test waits for. Far longer than it takes, so that a slow machine fails nothing.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+/// How long a test waits for anything. Far longer than it takes, so that no test fails on a slow host.
+pub const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The `ralph` binary that cargo built for the running test: it lies above the directory of the test binaries.
 pub fn program() -> PathBuf {
@@ -416,7 +416,7 @@ pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
 pub fn waited_for(mut holds: impl FnMut() -> bool) -> bool {
     let started = Instant::now();
     while !holds() {
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > TIMEOUT {
             return false;
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -17,10 +17,10 @@ fn no_test_is_switched_off() {
 }
 
 #[test]
-fn no_path_of_one_machine_is_written_down() {
+fn no_local_path_is_written_down() {
     none(
-        "paths that exist on one machine",
-        repository::files().iter().flat_map(machine_paths),
+        "paths that exist on one computer",
+        repository::files().iter().flat_map(local_paths),
     );
 }
 
@@ -39,7 +39,7 @@ fn ignored(file: &File) -> Vec<String> {
     find(file, |line| is_rust && line.trim_start().starts_with("#[ignore"))
 }
 
-fn machine_paths(file: &File) -> Vec<String> {
+fn local_paths(file: &File) -> Vec<String> {
     find(file, |line| {
         ["/home/", "/Users/", "/work/"]
             .iter()
@@ -47,16 +47,15 @@ fn machine_paths(file: &File) -> Vec<String> {
     })
 }
 
-/// Whether an absolute path leads into somebody's own folder. Those of nobody in particular, as examples use them, are
-/// fine.
+/// Whether an absolute path leads into the folder of a user. The users that examples name are fine.
 fn leads_into(folder: &str, line: &str) -> bool {
-    let nobody = ["", "agent", "ralph", "user", "you"];
+    let example_users = ["", "agent", "ralph", "user", "you"];
     line.match_indices(folder).any(|(at, _)| {
         let is_relative = line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-$}*/".contains(c));
         let owner = line[at + folder.len()..]
             .split(|c: char| !c.is_alphanumeric())
             .next();
-        !is_relative && owner.is_some_and(|name| !nobody.contains(&name))
+        !is_relative && owner.is_some_and(|name| !example_users.contains(&name))
     })
 }
 
@@ -68,7 +67,7 @@ fn find(file: &File, is_wrong: impl Fn(&str) -> bool) -> Vec<String> {
 }
 
 mod tests {
-    use super::{ignored, machine_paths, unfinished};
+    use super::{ignored, local_paths, unfinished};
     use crate::repository::File;
 
     #[track_caller]
@@ -93,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_told_by_its_folders() {
-        check(machine_paths, concat!("see /ho", "me/alice/x"), true);
-        check(machine_paths, concat!("`/wo", "rk/y/z`"), true);
+    fn a_local_path_is_recognised_by_its_folder() {
+        check(local_paths, concat!("see /ho", "me/alice/x"), true);
+        check(local_paths, concat!("`/wo", "rk/y/z`"), true);
         check(
-            machine_paths,
+            local_paths,
             "/home/user/x, /home/agent/.cache, $dir/work/x, https://a.example/home/b",
             false,
         );

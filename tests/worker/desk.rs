@@ -13,7 +13,7 @@ use sqlx::{Connection, PgConnection, SqliteConnection};
 
 use crate::support::fake_github::{FakeGitHub, LimitSettings, Role};
 use crate::support::postgres::PostgresServer;
-use crate::support::ralph::{Ended, PATIENCE, Place, TASK, finish, processes_of, script, whole_task};
+use crate::support::ralph::{Ended, Place, TASK, TIMEOUT, finish, processes_of, script, whole_task};
 
 /// The lease of all claims.
 pub const LEASE: Duration = Duration::from_secs(3);
@@ -197,7 +197,7 @@ impl Desk {
             if row.state == QueueState::Finished {
                 return;
             }
-            assert!(started.elapsed() < PATIENCE, "{row:?}");
+            assert!(started.elapsed() < TIMEOUT, "{row:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::desk::{Desk, LEASE, REPO, host_label};
 use crate::need;
 use crate::support::postgres::PostgresServer;
-use crate::support::ralph::{Live, PATIENCE, commit, doing, ending, run, script, write};
+use crate::support::ralph::{Live, TIMEOUT, commit, doing, ending, run, script, write};
 
 /// How many runs and how many faults, if the environment does not say so.
 const RUNS: usize = 12;
@@ -59,7 +59,7 @@ async fn every_run_is_done_once_whatever_happens_to_workers() {
         }
         storm.resume_due();
         assert!(
-            started.elapsed() < PATIENCE + LEASE * 4 * u32::try_from(runs + faults).unwrap(),
+            started.elapsed() < TIMEOUT + LEASE * 4 * u32::try_from(runs + faults).unwrap(),
             "{:#?}",
             unfinished(&queue).await
         );
@@ -136,7 +136,7 @@ async fn unfinished(store: &Store) -> Vec<QueueRow> {
                 return rows;
             }
             // Postgres restarts.
-            Err(error) => assert!(started.elapsed() < PATIENCE, "{error}"),
+            Err(error) => assert!(started.elapsed() < TIMEOUT, "{error}"),
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

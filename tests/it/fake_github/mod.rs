@@ -167,7 +167,7 @@ impl Desk {
         )
     }
 
-    /// Clones the repository, commits a file on a new branch, and returns what git must be told to push it.
+    /// Clones the repository, commits a file on a new branch, and returns the arguments with which git pushes it.
     fn clone_and_commit(&self, branch: &str, path: &str) {
         let url = self.github.git_url("acme/widget");
         if !self.dir.path().join(".git").exists() {

@@ -164,7 +164,7 @@ async fn a_checkpoint_is_one_commit_on_a_ref_of_its_own() {
 }
 
 #[tokio::test]
-async fn of_two_that_race_one_is_told() {
+async fn of_two_saves_that_race_one_is_refused() {
     let saver = Saver::new().await;
     let first = saver.save(None, 1, &[]).await.unwrap();
     let (ours, theirs) = ([file("a", "1")], [file("a", "2")]);

@@ -251,7 +251,7 @@ async fn a_branch_that_is_named_lock_is_reserved() {
 }
 
 #[tokio::test]
-async fn branches_that_exclude_each_other_are_told_apart() {
+async fn branches_that_exclude_each_other_are_distinguished() {
     let world = World::new().await;
     let free = async || free_branch(&world.repository, BRANCH, None, &[]).await;
     git(&world.user(), &["branch", &format!("{BRANCH}/below")]);

@@ -141,8 +141,12 @@ async fn list(State(shared): State<Arc<Shared>>, Query(query): Pairs) -> Answer 
 /// A sandbox in a list, which has fewer fields.
 fn item(sandbox: &Value) -> Value {
     let fields = sandbox.as_object().unwrap().iter();
-    let told = fields.filter(|(name, _)| !["env", "volumes"].contains(&name.as_str()));
-    Value::Object(told.map(|(name, value)| (name.clone(), value.clone())).collect())
+    let listed = fields.filter(|(name, _)| !["env", "volumes"].contains(&name.as_str()));
+    Value::Object(
+        listed
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+    )
 }
 
 async fn look(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {

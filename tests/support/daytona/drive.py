@@ -53,8 +53,8 @@ def main(api_url: str, key: str, image: str) -> None:
 
 
 def commands(sandbox) -> None:
-    told = sandbox.process.exec("echo $GIVEN $MORE; pwd", cwd="/tmp", env={"MORE": "and more"}, timeout=10)
-    assert (told.exit_code, told.result) == (0, "to it and more\n/tmp\n"), told
+    response = sandbox.process.exec("echo $GIVEN $MORE; pwd", cwd="/tmp", env={"MORE": "and more"}, timeout=10)
+    assert (response.exit_code, response.result) == (0, "to it and more\n/tmp\n"), response
     failed = sandbox.process.exec("echo wrong >&2; exit 3")
     assert (failed.exit_code, failed.result) == (3, "wrong\n"), failed
     try:

@@ -15,7 +15,7 @@ use super::{Refusal, Shared};
 type Pairs = Query<HashMap<String, String>>;
 
 /// The output format of `find`. Names may contain anything but a slash and a zero.
-const TOLD: &str = "-printf '%y %s %m %T@ %f\\0'";
+const FORMAT: &str = "-printf '%y %s %m %T@ %f\\0'";
 const UPLOAD: &str = "mkdir -p -- \"$(dirname -- \"$1\")\" && cat > \"$1\"";
 const DOWNLOAD: &str = "[ -f \"$1\" ] || exit 2; cat -- \"$1\"";
 const DELETE: &str =
@@ -28,7 +28,7 @@ pub async fn list(
     Path(id): Path<String>,
     Query(query): Pairs,
 ) -> Result<Json<Value>, Refusal> {
-    let script = format!("[ -d \"$1\" ] || exit 2; find \"$1\"/ -mindepth 1 -maxdepth 1 {TOLD}");
+    let script = format!("[ -d \"$1\" ] || exit 2; find \"$1\"/ -mindepth 1 -maxdepth 1 {FORMAT}");
     let path = query.get("path").map_or(".", String::as_str);
     Ok(Json(json!(entries(&shared, &id, (&script, path)).await?)))
 }
@@ -38,9 +38,9 @@ pub async fn info(
     Path(id): Path<String>,
     Query(query): Pairs,
 ) -> Result<Json<Value>, Refusal> {
-    let script = format!("[ -e \"$1\" ] || exit 2; find \"$1\" -maxdepth 0 {TOLD}");
-    let mut told = entries(&shared, &id, (&script, &query["path"])).await?;
-    Ok(Json(told.remove(0)))
+    let script = format!("[ -e \"$1\" ] || exit 2; find \"$1\" -maxdepth 0 {FORMAT}");
+    let mut found = entries(&shared, &id, (&script, &query["path"])).await?;
+    Ok(Json(found.remove(0)))
 }
 
 pub async fn folder(

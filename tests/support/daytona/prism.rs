@@ -34,7 +34,7 @@ const DOCUMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/dayton
 /// The prefix of the error types in Prism's own responses.
 pub(crate) const VERDICT: &str = "https://stoplight.io/prism/errors";
 /// How long Prism may take to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 const LONGEST: usize = 1 << 30;
 
 /// One Prism for each document, and a front that selects one. They end when this is dropped.
@@ -134,7 +134,7 @@ impl Prism {
     async fn answers(&self, port: u16) -> Result<(), String> {
         let begun = std::time::Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > START_TIMEOUT {
                 return Err("Prism does not begin".to_owned());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -157,7 +157,7 @@ impl Drop for Prism {
 pub(crate) fn judge(program: &Path, document: &Path, upstream: &str) -> (Child, u16) {
     let port = free_port();
     let mut command = Command::new(program);
-    // Nobody reads what it would say of every call, and saying it takes time.
+    // No one reads its log of every call, and writing it takes time.
     command.args(["proxy", "--errors", "--verboseLevel", "silent"]);
     command.args(["--host", "127.0.0.1", "--port"]);
     command.arg(port.to_string()).arg(document).arg(upstream);

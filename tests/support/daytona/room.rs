@@ -125,7 +125,7 @@ impl Room {
             code,
         } = self.start_command(&words).await;
         let mut output = Vec::new();
-        // What it reads ends when nobody can write to it any more.
+        // What it reads ends when no process can write to it any more.
         let feed = async move {
             let _ = stdin.write_all(input).await;
             let _ = stdin.shutdown().await;

@@ -58,14 +58,14 @@ pub async fn list(State(shared): Here, Path(id): Path<String>) -> Result<Json<Va
     let sessions = shared.sessions.lock().unwrap();
     let own = sessions.iter().filter_map(|(name, session)| {
         let name = name.strip_prefix(&key(&id, ""))?;
-        Some(session.told(name))
+        Some(session.to_json(name))
     });
     Ok(Json(own.collect()))
 }
 
 pub async fn show(State(shared): Here, Path((id, session)): Named) -> Result<Json<Value>, Refusal> {
     shared.room(&id)?;
-    Ok(Json(shared.session(&id, &session)?.told(&session)))
+    Ok(Json(shared.session(&id, &session)?.to_json(&session)))
 }
 
 pub async fn end(State(shared): Here, Path((id, session)): Named) -> Result<StatusCode, Refusal> {
@@ -91,10 +91,10 @@ pub async fn start(
         return Ok((StatusCode::ACCEPTED, Json(json!({ "cmdId": command }))).into_response());
     }
     recording.await.unwrap();
-    let mut told = log.told();
-    told["cmdId"] = json!(command);
-    told["exitCode"] = json!(log.state.lock().unwrap().1);
-    Ok(Json(told).into_response())
+    let mut answer = log.to_json();
+    answer["cmdId"] = json!(command);
+    answer["exitCode"] = json!(log.state.lock().unwrap().1);
+    Ok(Json(answer).into_response())
 }
 
 pub async fn command(
@@ -103,7 +103,7 @@ pub async fn command(
 ) -> Result<Json<Value>, Refusal> {
     shared.room(&id)?;
     let (line, log) = shared.session(&id, &session)?.command(&command)?;
-    Ok(Json(told(&command, &line, &log)))
+    Ok(Json(command_json(&command, &line, &log)))
 }
 
 pub async fn logs(
@@ -116,7 +116,7 @@ pub async fn logs(
     let (mut parts, _) = request.into_parts();
     let protocol = parts.headers.get("sec-websocket-protocol").cloned();
     let Ok(upgrade) = WebSocketUpgrade::from_request_parts(&mut parts, &shared).await else {
-        return Ok(Json(log.told()).into_response());
+        return Ok(Json(log.to_json()).into_response());
     };
     let protocol = protocol.and_then(|protocol| protocol.to_str().map(ToOwned::to_owned).ok());
     let breaks_off = shared.breaks_off("logs");
@@ -129,12 +129,12 @@ fn key(sandbox: &str, session: &str) -> String {
     format!("{sandbox}/{session}")
 }
 
-fn told(id: &str, line: &str, log: &Log) -> Value {
-    let mut told = json!({ "id": id, "command": line });
+fn command_json(id: &str, line: &str, log: &Log) -> Value {
+    let mut fields = json!({ "id": id, "command": line });
     if let Some(code) = log.state.lock().unwrap().1 {
-        told["exitCode"] = json!(code);
+        fields["exitCode"] = json!(code);
     }
-    told
+    fields
 }
 
 impl Shared {
@@ -161,9 +161,11 @@ impl Shared {
 }
 
 impl Session {
-    fn told(&self, name: &str) -> Value {
+    fn to_json(&self, name: &str) -> Value {
         let commands = self.commands.iter();
-        let commands: Vec<Value> = commands.map(|(id, (line, log))| told(id, line, log)).collect();
+        let commands: Vec<Value> = commands
+            .map(|(id, (line, log))| command_json(id, line, log))
+            .collect();
         json!({ "sessionId": name, "commands": commands })
     }
 
@@ -210,7 +212,7 @@ impl Log {
     }
 
     /// The whole output, with markers and by stream.
-    fn told(&self) -> Value {
+    fn to_json(&self) -> Value {
         let state = self.state.lock().unwrap();
         let text = String::from_utf8_lossy(&state.0).into_owned();
         let of = |mark: &str| -> String {

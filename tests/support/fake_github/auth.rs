@@ -72,17 +72,17 @@ pub struct Accounts {
 /// Who sent a request.
 #[derive(Clone, Debug)]
 pub enum Caller {
-    Nobody,
+    Anonymous,
     /// An App with its JWT, by its number.
     App(u64),
     Token(Identity),
 }
 
 impl Caller {
-    /// The login that writes; empty for nobody.
+    /// The login that writes; empty for an anonymous caller.
     pub fn login(&self) -> &str {
         match self {
-            Self::Nobody => "",
+            Self::Anonymous => "",
             Self::App(_) => "app",
             Self::Token(identity) => &identity.login,
         }
@@ -92,7 +92,7 @@ impl Caller {
     pub fn role(&self, repo: &Repo) -> Role {
         let public = if repo.private { Role::None } else { Role::Read };
         match self {
-            Self::Nobody | Self::App(_) => public,
+            Self::Anonymous | Self::App(_) => public,
             Self::Token(identity) => match &identity.installation {
                 Some(token) if token.repos.contains(&repo.name) => Role::Write,
                 Some(_) => public,
@@ -108,7 +108,7 @@ impl Caller {
                 .permissions
                 .get(permission)
                 .is_some_and(|granted| *granted || !write),
-            Self::Nobody | Self::App(_) => false,
+            Self::Anonymous | Self::App(_) => false,
         }
     }
 
@@ -125,7 +125,7 @@ impl Accounts {
     /// The caller behind an `Authorization` header; the error is the refusal.
     pub fn caller(&self, authorization: &str, now: Timestamp) -> Result<Caller, Reply> {
         if authorization.is_empty() {
-            return Ok(Caller::Nobody);
+            return Ok(Caller::Anonymous);
         }
         let (scheme, value) = authorization.split_once(' ').unwrap_or_default();
         let token = match scheme.to_ascii_lowercase().as_str() {

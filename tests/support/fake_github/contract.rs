@@ -233,7 +233,7 @@ fn anything(name: &str, schema: &'static Value) -> Value {
         (Some("string"), Some("date-time")) => json!(SOME_DATE),
         // A name that no resolver knows: following such an address fails.
         (Some("string"), Some("uri")) => json!(format!("https://github.invalid/{name}")),
-        (Some("string"), Some("email")) => json!("somebody@github.invalid"),
+        (Some("string"), Some("email")) => json!("someone@github.invalid"),
         (Some("string"), _) => json!(""),
         (Some("integer" | "number"), _) => schema.get("minimum").cloned().unwrap_or_else(|| json!(0)),
         (Some("boolean"), _) => json!(false),

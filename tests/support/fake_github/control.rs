@@ -131,7 +131,7 @@ impl FakeGitHub {
         world.accounts.expire_tokens(None, now);
     }
 
-    /// Sets how far GitHub's clock is ahead of this machine's.
+    /// Sets how far GitHub's clock is ahead of the host's.
     pub fn set_clock_offset(&self, offset: SignedDuration) {
         self.world().clock_offset = offset;
     }

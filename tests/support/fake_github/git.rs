@@ -139,13 +139,13 @@ fn admit(
     let is_basic = authorization.is_empty() || authorization.to_ascii_lowercase().starts_with("basic ");
     let caller = world.accounts.caller(authorization, world.now());
     let caller = match caller {
-        Ok(caller @ (Caller::Nobody | Caller::Token(_))) if is_basic => caller,
+        Ok(caller @ (Caller::Anonymous | Caller::Token(_))) if is_basic => caller,
         _ => return Err(Box::new(refuse(401, "Invalid username or token."))),
     };
-    let is_nobody = matches!(caller, Caller::Nobody);
+    let is_anonymous = matches!(caller, Caller::Anonymous);
     let missing = || {
         Err(Box::new(refuse(
-            if is_nobody { 401 } else { 404 },
+            if is_anonymous { 401 } else { 404 },
             "Repository not found.",
         )))
     };
@@ -161,7 +161,7 @@ fn admit(
         return Err(Box::new(moved(shared, asked, repo, path)));
     }
     let denied = |message: &str| Err(Box::new(refuse(403, message)));
-    if is_push && is_nobody {
+    if is_push && is_anonymous {
         return Err(Box::new(refuse(401, "No anonymous write access.")));
     }
     if is_push && repo.archived {

@@ -1,4 +1,4 @@
-//! What people and other programs do on GitHub meanwhile. Nobody checks whether they may.
+//! What people and other programs do on GitHub meanwhile. Their permissions are not checked.
 
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ impl FakeGitHub {
         new.add(&mut world, repo)
     }
 
-    /// A person changes the text of an issue. As on GitHub, no event tells who it was.
+    /// A person changes the text of an issue. As on GitHub, no event says who it was.
     pub fn edit_issue_as(&self, _login: &str, repo: &str, number: u64, body: &str) {
         let mut world = self.world();
         let now = world.stamp();

@@ -15,7 +15,7 @@ use super::{Asked, contract};
 use crate::daytona::prism::{VERDICT, judge};
 
 /// How long Prism may take to start.
-const PATIENCE: Duration = Duration::from_secs(90);
+const START_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A running Prism, and what it found.
 pub(super) struct Judge {
@@ -51,7 +51,7 @@ impl Judge {
         };
         let begun = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > START_TIMEOUT {
                 return Err("Prism does not begin".to_owned());
             }
             std::thread::sleep(Duration::from_millis(100));

@@ -15,7 +15,7 @@ use crate::git_http::{git, try_git};
 /// Everything that changes while the fake runs.
 #[derive(Default)]
 pub struct World {
-    /// How far the fake's clock is ahead of this machine's.
+    /// How far the fake's clock is ahead of the host's.
     pub clock_offset: SignedDuration,
     pub accounts: Accounts,
     pub repos: Vec<Repo>,

@@ -173,7 +173,7 @@ async fn renew(State(shared): State<Arc<Shared>>) -> axum::Json<Value> {
     axum::Json(json!({"access_token": shared.key, "refresh_token": RENEWED_REFRESH, "expires_in": 28_800}))
 }
 
-/// The list of models, for whoever has the key.
+/// The list of models, for a client with the key.
 async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     if shows_key(&shared.key, &headers) {
         turns::json_body(200, &[], &json!({"data": [], "has_more": false}))

@@ -89,7 +89,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Answers session by session, turn by turn. Asked for more, it refuses with 418, which nobody tries again.
+    /// Answers session by session, turn by turn. Asked for more, it refuses with 418, which no client retries.
     pub fn of(sessions: Vec<Vec<Turn>>) -> Self {
         Self::by(move |asked| {
             let turn = sessions

@@ -1,7 +1,7 @@
 # What the fakes share. Each VM is a container; its state is a directory below `state`, beside the program itself.
 here=$(cd "$(dirname "$0")" && pwd)
 state=$here/state
-prefix=ralph-test-machine-$(cat "$state/id")
+prefix=ralph-test-vm-$(cat "$state/id")
 
 # The address of the engine, which is not in the environment of ralph.
 if [[ -s $state/engine ]]; then

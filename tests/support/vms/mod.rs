@@ -46,7 +46,7 @@ impl Site {
     /// Connects the VMs to a network whose default route is an address of the host. The error says why that is impossible.
     pub fn connect(&self) -> Result<Ipv4Addr, String> {
         skip::program("nsenter")?;
-        let name = format!("ralph-test-machine-{}", self.id);
+        let name = format!("ralph-test-vm-{}", self.id);
         let said = |args: &[&str]| {
             let output = Command::new("docker").args(args).output().unwrap();
             let said =
@@ -141,7 +141,7 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        let label = format!("label=ralph-test-machine-{}", self.id);
+        let label = format!("label=ralph-test-vm-{}", self.id);
         let made = Command::new("docker")
             .args(["ps", "-aq", "--filter", &label])
             .output();
@@ -159,7 +159,7 @@ impl Drop for Site {
                 .args(["network", "rm", &self.kept("network")])
                 .output();
         }
-        let images = format!("reference=ralph-test-machine-{}-*", self.id);
+        let images = format!("reference=ralph-test-vm-{}-*", self.id);
         let made = Command::new("docker")
             .args(["images", "-q", "--filter", &images])
             .output();

@@ -1,5 +1,5 @@
-"""The proxy of Docker Sandboxes, as the stand-ins have it: what a sandbox's policy does not allow is answered by 403,
-`host.docker.internal` is this machine. It connects to this machine alone, whatever is allowed.
+"""The proxy of Docker Sandboxes, as the fakes have it: what a sandbox's policy does not allow is answered by 403,
+`host.docker.internal` is the host. It connects to the host alone, whatever is allowed.
 
 usage: proxy.py STATE ADDRESS
 """

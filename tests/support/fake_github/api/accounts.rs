@@ -48,7 +48,7 @@ fn get_user(call: &Call<'_>) -> Handled {
             Reply::ok(shape)
         }
         Caller::Token(_) => Err(Reply::refuse(403, "Resource not accessible by integration")),
-        Caller::Nobody | Caller::App(_) => Err(Reply::refuse(401, "Requires authentication")),
+        Caller::Anonymous | Caller::App(_) => Err(Reply::refuse(401, "Requires authentication")),
     }
 }
 

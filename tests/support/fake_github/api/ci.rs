@@ -25,7 +25,7 @@ fn one(call: &Call<'_>, list: &[Value], parameter: &str) -> Handled {
     Reply::ok(found.cloned().ok_or_else(Reply::not_found)?)
 }
 
-/// The check runs of a commit. As on GitHub, `filter` is `latest` unless told otherwise: only the last of each name and app.
+/// The check runs of a commit. As on GitHub, `filter` is `latest` by default: only the last of each name and app.
 fn list_check_runs(call: &Call<'_>) -> Handled {
     let name = call.operation.parameter("ref");
     let message = format!("No commit found for SHA: {name}");

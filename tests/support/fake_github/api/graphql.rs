@@ -18,7 +18,7 @@ const ISSUE_MUTATIONS: [&str; 3] = [
 ];
 
 pub(super) fn handle(call: &mut Call<'_>) -> Handled {
-    if matches!(call.caller, Caller::Nobody | Caller::App(_)) {
+    if matches!(call.caller, Caller::Anonymous | Caller::App(_)) {
         return Err(Reply::refuse(
             401,
             "This endpoint requires you to be authenticated.",

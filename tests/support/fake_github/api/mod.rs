@@ -225,7 +225,7 @@ impl Call<'_> {
         if !is_write {
             return if repo.private { self.permit(false) } else { Ok(()) };
         }
-        if matches!(self.caller, Caller::Nobody) {
+        if matches!(self.caller, Caller::Anonymous) {
             return Err(Reply::refuse(401, "Requires authentication"));
         }
         if repo.archived {
