@@ -45,6 +45,8 @@ mod preflight;
 mod profile_choice;
 pub(crate) mod provider;
 pub(crate) mod provider_image;
+#[cfg(feature = "store")]
+pub(crate) mod queue;
 pub(crate) mod queued_run;
 mod ralph;
 pub(crate) mod readiness;
