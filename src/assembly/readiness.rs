@@ -14,7 +14,7 @@ use crate::text::error_chain;
 
 use super::agents::{SET_COMMAND, agent_of_profile, settings_of};
 use super::broker::BrokeredServices;
-use super::configuration::{self, GivenSettings, project_dir};
+use super::configuration::{self, GivenSettings, TaskFile, project_dir};
 use super::credentials::{from_environment, open_vault};
 use super::provider::create_provider;
 use super::{AssemblyContext, AssemblyError, equipment, routes};
@@ -77,13 +77,14 @@ impl Readiness {
     }
 }
 
-/// Looks at everything that a run could use, with the configuration of the current directory.
+/// Looks at everything that a run could use, with the configuration and the task of the current directory.
 pub(crate) async fn look(
     context: &AssemblyContext,
     given: &GivenSettings,
 ) -> Result<HostReadiness, AssemblyError> {
-    let project = project_dir(context.surroundings.dir());
-    let config = configuration::load_quietly(context, project, given)?;
+    // One that cannot be parsed is for `ralph lint`.
+    let task = TaskFile::here(context).ok().flatten();
+    let config = configuration::load_silently(context, task.as_ref(), given)?;
     let vault = open_vault(context)?;
     let mut agents = Vec::new();
     for agent in AGENTS.iter().copied() {
