@@ -53,6 +53,7 @@ pub(crate) mod readiness;
 mod removal;
 mod reporter;
 mod reporting;
+pub(crate) mod repository_lack;
 mod respond;
 pub(crate) mod routes;
 mod run_edit;

@@ -597,6 +597,40 @@ fn the_task_counts_for_what_a_first_run_would_use() {
 }
 
 #[test]
+fn what_a_first_run_would_lack_is_named() {
+    let place = Place::bare();
+    place.write("ralph.toml", "[sandbox]\ntype = \"local\"\n");
+    place.write("ralph_task.md", TASK);
+    let path = place.path_with("claude", "echo 2.0.0");
+    let is = |path: &OsStr, problem: Option<&str>, next: &str| {
+        let row = first_run_of_claude(&place, path);
+        assert_eq!((&row["problem"], &row["next"]), (&json!(problem), &json!(next)));
+    };
+    is(
+        &place.bare_path(),
+        Some("there is no program `claude` on the PATH, which the agent needs on `local`"),
+        "`npm install --global @anthropic-ai/claude-code` installs it; or use a provider whose image has it",
+    );
+    is(
+        &path,
+        Some("this is not a git repository, and a run starts from a commit"),
+        "`git init && git add --all && git commit -m Begin`",
+    );
+    place.git(&["init", "--quiet", "--initial-branch=main"]);
+    is(
+        &path,
+        Some("this repository has no commit yet, and a run starts from one"),
+        "`git add --all && git commit -m Begin`",
+    );
+    place.commit("Begin");
+    is(
+        &path,
+        None,
+        "`ralph lint` checks the task, and `ralph run` works on it",
+    );
+}
+
+#[test]
 fn the_engine_is_asked() {
     let place = Place::new();
     let ask = |address: &str| {
