@@ -229,6 +229,22 @@ fn agent_and_provider_can_be_given() {
 }
 
 #[test]
+fn an_agent_on_the_host_itself_needs_its_program() {
+    let place = project();
+    let said = "`claude` on `local` needs its program: `npm install --global @anthropic-ai/claude-code`.";
+    for (provider, path, is_said) in [
+        ("local", place.bare_path(), true),
+        ("docker", place.bare_path(), false),
+        ("local", place.path_with("claude", "echo 2.0.0"), false),
+    ] {
+        let mut command = init(&place, &["--force", "--agent", "claude", "--type", provider]);
+        let ended = finish(command.env("PATH", path));
+        ended.expect(0, &["`claude` needs a credential"]);
+        assert_eq!(ended.stderr.contains(said), is_said, "{provider}: {ended:?}");
+    }
+}
+
+#[test]
 fn on_a_terminal_init_asks_and_the_best_is_preselected() {
     let script = need!(skip::program("script"));
     let place = project();
