@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{self, Config, ConfigInputs, ConfigOverride, SettingPlace};
+use crate::config::{self, Config, ConfigInputs, ConfigOverride, FilePosition, SettingPlace};
 use crate::state::RunDir;
 use crate::task::Task;
 
@@ -173,12 +173,16 @@ pub(crate) fn project_dir(cwd: &Path) -> PathBuf {
 
 fn task_overrides(file: &TaskFile) -> Result<Vec<ConfigOverride>, AssemblyError> {
     let task = Task::parse(&file.text)?;
-    let pairs = task.frontmatter.overrides().into_iter();
-    Ok(pairs
-        .map(|(key, value)| ConfigOverride {
+    let placed = task.frontmatter.placed_overrides(&file.text).into_iter();
+    Ok(placed
+        .map(|(key, value, (line, column))| ConfigOverride {
             key: key.to_owned(),
             value,
-            place: SettingPlace::Task(file.path.clone()),
+            place: SettingPlace::File(FilePosition {
+                path: file.path.clone(),
+                line,
+                column,
+            }),
         })
         .collect())
 }
