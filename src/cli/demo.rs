@@ -81,8 +81,9 @@ pub(super) async fn demo(context: &Context, args: DemoArgs) -> CliResult {
     }
     let (run, signals) = start(context, builder).await?;
     let ralph = dir.ralph();
-    let outcome = drive_to_end(context, &run, signals, ralph.as_deref()).await?;
+    let driven = drive_to_end(context, &run, signals, ralph.as_deref()).await;
     let resume = ralph.map(|ralph| format!("{ralph} resume {}", run.dir().facts().id));
+    let outcome = driven.map_err(|error| with_own_command(error, run.dir(), resume.as_deref()))?;
     let exit = summarize(context, run.dir(), &outcome, format, None)?;
     show_result(context, run.dir(), &dir, &project).await;
     match resume {
@@ -92,6 +93,23 @@ pub(super) async fn demo(context: &Context, args: DemoArgs) -> CliResult {
         ),
     }
     Ok(exit)
+}
+
+/// An error whose hint names the command that continues the demo, or starts another one: `ralph resume` alone does not find the run.
+fn with_own_command(error: CliError, run: &RunDir, resume: Option<&str>) -> CliError {
+    let own = resume.map_or("`ralph demo` again".to_owned(), |resume| format!("`{resume}`"));
+    let names = [
+        format!("`ralph resume {}`", run.facts().id),
+        "`ralph resume`".to_owned(),
+    ];
+    let hint = error.hint().map(|hint| {
+        let hint = hint.to_owned();
+        names.iter().fold(hint, |hint, name| hint.replace(name, &own))
+    });
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
 }
 
 /// The directory of a demo.

@@ -5,7 +5,9 @@ use std::fs;
 use ralph::event::{Event, EventKind, RunEnd};
 use rstest::rstest;
 
+use crate::need;
 use crate::support::ralph::{Live, Place, eventually, finish};
+use crate::support::small_disk::SmallDisk;
 
 #[test]
 fn the_demo_shows_a_wrong_fix_its_evidence_the_right_fix_and_a_pull_request() {
@@ -141,6 +143,21 @@ fn an_interrupted_demo_that_is_kept_goes_on_where_it_says() {
     let program = place.ralph(&[]).get_program().to_str().unwrap().to_owned();
     let resumed = finish(&mut place.shell(&resume.replace(" ralph ", &format!(" {program} "))));
     resumed.expect(0, &["done: "]);
+}
+
+#[test]
+fn a_demo_without_room_on_the_disk_says_to_run_it_again() {
+    let place = Place::bare();
+    let temporary = place.path().join("tmp");
+    let _disk = need!(SmallDisk::mount(&temporary, "16m"));
+    let ended = finish(place.ralph(&["demo"]).env("TMPDIR", &temporary));
+    ended.expect(
+        1,
+        &[
+            "at least 64 MB are needed",
+            "hint: free some disk space, then run `ralph demo` again",
+        ],
+    );
 }
 
 #[test]
