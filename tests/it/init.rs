@@ -66,7 +66,10 @@ fn init_writes_the_whole_set_readable_and_keys_private() {
     let place = project();
     finish(&mut init(&place, &[])).expect(
         0,
-        &["`actions` needs one key in `.env` or the environment: ZAI_API_KEY, OPENAI_API_KEY"],
+        &[
+            "`actions` needs one key in `.env` or the environment: ZAI_API_KEY, OPENAI_API_KEY",
+            "; or a model of Ollama in config/models.yaml, which needs none.",
+        ],
     );
     for (name, mode) in [
         ("ralph_task.md", 0o644),

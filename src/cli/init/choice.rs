@@ -184,7 +184,10 @@ fn agent_option(agent: &'static AgentRecord, ready: bool, host: &Host) -> InitOp
             .iter()
             .filter_map(|service| service.key_variable)
             .collect();
-        format!("one key in `.env` or the environment: {}", keys.join(", "))
+        format!(
+            "one key in `.env` or the environment: {}; or a model of Ollama in config/models.yaml, which needs none",
+            keys.join(", ")
+        )
     } else if agent.program.is_none() {
         "its command in `ralph.toml`: [agent.custom] command".to_owned()
     } else {
