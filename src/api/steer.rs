@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::assembly::{InterventionStatus, PersonCommand, RunControl};
 use crate::state::{DiagnosisParts, Intervention, InterventionRequest, RunDir, Sign, StructuredNote};
-use crate::store::QueueState;
 
 use super::elsewhere::AskedRun;
 use super::extract::{JsonBody, NamedRun};
@@ -99,8 +98,7 @@ pub(super) async fn stop(
 ) -> Accepted<InterventionStatus> {
     if let AskedRun::Here(dir) = &run {
         let id = &dir.facts().id;
-        let reason = format!("{} took it out of the queue", caller.name);
-        if dir.holder()?.is_none() && api.store.cancel_queued(id, &reason).await? {
+        if dir.holder()?.is_none() && api.control(&caller).cancel_queued(&api.store, id).await? {
             api.index.report(id);
             let by = &caller.name;
             let request = InterventionRequest::new(Intervention::Stop, by, api.surroundings.now());
@@ -312,15 +310,8 @@ pub(super) async fn remove(
     NamedRun(run): NamedRun,
 ) -> Result<StatusCode, Problem> {
     let id = run.facts().id.clone();
-    api.store.cancel_queued(&id, "it was removed").await?;
-    if let Some(queued) = api.store.queue_row(&id).await?
-        && queued.state == QueueState::Running
-    {
-        let worker = queued.owner.unwrap_or_default();
-        let detail = format!("run `{id}` is being worked on by the worker `{worker}`");
-        return Err(Problem::new(StatusCode::CONFLICT, detail).with_hint("stop it first"));
-    }
-    api.control(&caller).remove(&run).await?;
+    let control = api.control(&caller);
+    control.remove_with_queue(Some(&api.store), &run).await?;
     api.index.refresh(vec![id]).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -15,7 +15,7 @@ use crate::task::{Task, lint};
 
 use super::broker::BrokeredServices;
 use super::choice::{AgentChoice, SandboxChoice};
-use super::configuration::{self, GivenSettings, TaskFile, project_dir};
+use super::configuration::{self, GivenSettings, TASK_FILE, TaskFile, project_dir};
 use super::error::{check_findings, io_error};
 use super::issue::ClaimedIssue;
 use super::profile_choice::check_usable;
@@ -25,9 +25,6 @@ use super::{
     AssemblyContext, AssemblyError, AssemblyReporter, ErrorTopic, Ralph, SilentReporter, Surroundings,
     equipment, forge, image, reporting, writable,
 };
-
-/// What a task file is called where no other name is given.
-const TASK_FILE: &str = "ralph_task.md";
 
 /// The settings that a run uses only when it is created.
 const FIXED: [&str; 2] = ["git.branch_prefix", "task.min_checkboxes"];

@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{self, Config, ConfigInputs, ConfigOverride, SettingPlace};
+use crate::config::{self, Config, ConfigInputs, ConfigOverride, FilePosition, SettingPlace};
 use crate::state::RunDir;
 use crate::task::Task;
 
-use super::{AssemblyContext, AssemblyError};
+use super::{AssemblyContext, AssemblyError, ErrorTopic, describe_finding, read_task_text};
+
+/// What a task file is called where no other name is given.
+pub(super) const TASK_FILE: &str = "ralph_task.md";
 
 /// A task file, and the directory whose configuration goes with it.
 pub(crate) struct TaskFile {
@@ -16,6 +19,21 @@ pub(crate) struct TaskFile {
 }
 
 impl TaskFile {
+    /// The task in the current directory. `None` if there is none; an error if it cannot be parsed.
+    pub(crate) fn here(context: &AssemblyContext) -> Result<Option<Self>, AssemblyError> {
+        let dir = context.surroundings.dir();
+        let path = dir.join(TASK_FILE);
+        let Some(text) = read_task_text(&path)? else {
+            return Ok(None);
+        };
+        if let Err(error) = Task::parse(&text) {
+            let problem = describe_finding(Path::new(TASK_FILE), &error);
+            return Err(AssemblyError::usage(problem).with_topic(ErrorTopic::Task));
+        }
+        let project = project_dir(dir);
+        Ok(Some(Self { path, text, project }))
+    }
+
     /// The task of a run that exists, as its next iteration will have it.
     pub(crate) fn of_run(context: &AssemblyContext, dir: &RunDir) -> Result<Self, AssemblyError> {
         Ok(Self {
@@ -60,11 +78,20 @@ pub(crate) fn load(
     task: Option<&TaskFile>,
     given: &GivenSettings,
 ) -> Result<Config, AssemblyError> {
-    let config = config::load(&inputs(context, task, given)?)?;
+    let config = load_silently(context, task, given)?;
     for warning in config.warnings() {
         context.reporter.warn(&warning);
     }
     Ok(config)
+}
+
+/// Reads the configuration, its warnings not reported.
+pub(super) fn load_silently(
+    context: &AssemblyContext,
+    task: Option<&TaskFile>,
+    given: &GivenSettings,
+) -> Result<Config, AssemblyError> {
+    config::load(&inputs(context, task, given)?).map_err(Into::into)
 }
 
 pub(super) fn inputs(
@@ -116,7 +143,7 @@ pub(crate) fn load_of_run(
         },
         None => TaskFile::of_run(context, run)?,
     };
-    config::load(&inputs(context, Some(&file), &given)?).map_err(Into::into)
+    load_silently(context, Some(&file), &given)
 }
 
 /// The directory whose configuration a run was started with. If it is gone, the current project replaces it, with a warning.
@@ -146,12 +173,16 @@ pub(crate) fn project_dir(cwd: &Path) -> PathBuf {
 
 fn task_overrides(file: &TaskFile) -> Result<Vec<ConfigOverride>, AssemblyError> {
     let task = Task::parse(&file.text)?;
-    let pairs = task.frontmatter.overrides().into_iter();
-    Ok(pairs
-        .map(|(key, value)| ConfigOverride {
+    let placed = task.frontmatter.placed_overrides(&file.text).into_iter();
+    Ok(placed
+        .map(|(key, value, (line, column))| ConfigOverride {
             key: key.to_owned(),
             value,
-            place: SettingPlace::Task(file.path.clone()),
+            place: SettingPlace::File(FilePosition {
+                path: file.path.clone(),
+                line,
+                column,
+            }),
         })
         .collect())
 }

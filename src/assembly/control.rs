@@ -69,6 +69,12 @@ impl RunControl {
         self
     }
 
+    /// Who asks.
+    pub(super) fn asking(&self) -> String {
+        let user = || self.context.surroundings.user();
+        self.asked_by.clone().unwrap_or_else(user)
+    }
+
     /// The run of this name: its id, the id of its task, or the beginning of its id. Of several runs of one task the newest;
     /// `TASK-v2` is the one whose branch ends in `-v2`.
     pub fn find(&self, name: &str) -> Result<RunDir, AssemblyError> {
@@ -127,8 +133,7 @@ impl RunControl {
             }
         };
         let surroundings = &self.context.surroundings;
-        let by = self.asked_by.clone().unwrap_or_else(|| surroundings.user());
-        let mut request = InterventionRequest::new(intervention, by, surroundings.now());
+        let mut request = InterventionRequest::new(intervention, self.asking(), surroundings.now());
         if let Some(id) = id {
             request.id = id;
         }

@@ -88,6 +88,12 @@ impl AssemblyError {
         Self::new(AssemblyErrorKind::NotFound, ErrorTopic::Run, message.into())
     }
 
+    /// Something that cannot be done now.
+    #[cfg(feature = "store")]
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(AssemblyErrorKind::Conflict, ErrorTopic::Run, message.into())
+    }
+
     fn new(kind: AssemblyErrorKind, topic: ErrorTopic, message: String) -> Self {
         Self {
             kind,

@@ -45,12 +45,15 @@ mod preflight;
 mod profile_choice;
 pub(crate) mod provider;
 pub(crate) mod provider_image;
+#[cfg(feature = "store")]
+pub(crate) mod queue;
 pub(crate) mod queued_run;
 mod ralph;
 pub(crate) mod readiness;
 mod removal;
 mod reporter;
 mod reporting;
+pub(crate) mod repository_lack;
 mod respond;
 pub(crate) mod routes;
 mod run_edit;

@@ -10,13 +10,15 @@ use crate::agent::{AGENTS, AgentOptionsError, KnownAgent};
 use crate::config::env_vars::{EnvVar, env_vars};
 use crate::config::{Config, ConfigOverride, SandboxType, SettingPlace};
 use crate::credential::Vault;
+use crate::task::Task;
 use crate::text::error_chain;
 
 use super::agents::{SET_COMMAND, agent_of_profile, settings_of};
 use super::broker::BrokeredServices;
-use super::configuration::{self, GivenSettings, project_dir};
+use super::configuration::{self, GivenSettings, TASK_FILE, TaskFile, project_dir};
 use super::credentials::{from_environment, open_vault};
 use super::provider::create_provider;
+use super::repository_lack::RepositoryLack;
 use super::{AssemblyContext, AssemblyError, equipment, routes};
 
 /// How long a provider may take to report whether it can be used.
@@ -77,13 +79,14 @@ impl Readiness {
     }
 }
 
-/// Looks at everything that a run could use, with the configuration of the current directory.
+/// Looks at everything that a run could use, with the configuration and the task of the current directory.
 pub(crate) async fn look(
     context: &AssemblyContext,
     given: &GivenSettings,
 ) -> Result<HostReadiness, AssemblyError> {
-    let project = project_dir(context.surroundings.dir());
-    let config = configuration::load_quietly(context, project, given)?;
+    // One that cannot be parsed is for `ralph lint`.
+    let task = TaskFile::here(context).ok().flatten();
+    let config = configuration::load_silently(context, task.as_ref(), given)?;
     let vault = open_vault(context)?;
     let mut agents = Vec::new();
     for agent in AGENTS.iter().copied() {
@@ -93,7 +96,7 @@ pub(crate) async fn look(
     for kind in SandboxType::ALL {
         providers.push(provider(context, given, kind).await);
     }
-    let first_run = first_run(context, &config, &agents).await;
+    let first_run = first_run(context, &config, task.as_ref(), &agents).await;
     Ok(HostReadiness {
         agents,
         keys: keys(&config),
@@ -227,21 +230,48 @@ pub(crate) async fn provider(
     }
 }
 
-/// What to do where nothing is missing.
-fn next_command(context: &AssemblyContext) -> &'static str {
-    let project = project_dir(context.surroundings.dir());
-    if project.join("ralph_task.md").exists() {
-        "`ralph lint` checks the task, and `ralph run` works on it"
-    } else {
-        "`ralph init` writes a task to edit"
+/// Why a run would be refused, and what to do next.
+struct RunObstacle {
+    problem: String,
+    next: String,
+}
+
+async fn first_run(
+    context: &AssemblyContext,
+    config: &Config,
+    task: Option<&TaskFile>,
+    agents: &[Readiness],
+) -> FirstRun {
+    let agent = agent_of_profile(config, &config.settings.default_profile);
+    let obstacle = match unusable_services(context, config).await {
+        Some(obstacle) => Some(obstacle),
+        None => match missing_for_agent(context, config, agent, agents) {
+            Some(obstacle) => Some(obstacle),
+            None => missing_in_repository(context, task).await,
+        },
+    };
+    let (problem, next) = match obstacle {
+        Some(RunObstacle { problem, next }) => (Some(problem), next),
+        None if has_task(context) => (
+            None,
+            "`ralph lint` checks the task, and `ralph run` works on it".to_owned(),
+        ),
+        None => (None, "`ralph init` writes a task to edit".to_owned()),
+    };
+    FirstRun {
+        agent: agent.name,
+        model: model_of(config, agent),
+        sandbox: config.provider(),
+        problem,
+        next: Some(next),
     }
 }
 
-async fn first_run(context: &AssemblyContext, config: &Config, agents: &[Readiness]) -> FirstRun {
+/// The model of the default profile, for people.
+fn model_of(config: &Config, agent: KnownAgent) -> String {
     let profile = &config.settings.default_profile;
-    let agent = agent_of_profile(config, profile);
     let of_profile = settings_of(config, profile).and_then(|model| model.agent_model.as_ref());
-    let model = match (
+    match (
         agent.is_built_in,
         of_profile.or(config.settings.agent.model.as_ref()),
     ) {
@@ -251,43 +281,86 @@ async fn first_run(context: &AssemblyContext, config: &Config, agents: &[Readine
             let model = config.profiles.get(profile).map(|profile| &profile.litellm_model);
             format!("`{}` (profile `{profile}`)", model.map_or("", String::as_str))
         }
-    };
+    }
+}
+
+/// What the checks of a run say of provider, budget and model services.
+async fn unusable_services(context: &AssemblyContext, config: &Config) -> Option<RunObstacle> {
     let checked = async {
         let services = BrokeredServices::new(context, config).await?;
         equipment::check(context, config, &services, None).await
     };
-    let (problem, next) = match timeout(CHECK_TIMEOUT, checked).await {
-        Ok(Err(error)) => {
-            let next = error.hint().unwrap_or(TRY_EACH);
-            (Some(error_chain(&error)), Some(next.to_owned()))
-        }
+    match timeout(CHECK_TIMEOUT, checked).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(RunObstacle {
+            problem: error_chain(&error),
+            next: error.hint().unwrap_or(TRY_EACH).to_owned(),
+        }),
         Err(_) => {
             let (sandbox, seconds) = (config.provider().name(), CHECK_TIMEOUT.as_secs());
-            (
-                Some(format!(
-                    "the provider `{sandbox}` did not answer within {seconds} s"
-                )),
-                Some(format!(
+            Some(RunObstacle {
+                problem: format!("the provider `{sandbox}` did not answer within {seconds} s"),
+                next: format!(
                     "start what `{sandbox}` needs, or use another provider: `ralph run --type PROVIDER`"
-                )),
-            )
+                ),
+            })
         }
-        Ok(Ok(())) => {
-            let missing = agents.iter().find(|row| row.name == agent.name && !row.ready);
-            match missing {
-                Some(row) => {
-                    let next = row.next.as_deref().unwrap_or(TRY_EACH);
-                    (Some(row.detail.clone()), Some(next.to_owned()))
-                }
-                None => (None, Some(next_command(context).to_owned())),
-            }
-        }
-    };
-    FirstRun {
-        agent: agent.name,
-        model,
-        sandbox: config.provider(),
-        problem,
-        next,
     }
+}
+
+/// A credential of the agent, or its program on `local`. Elsewhere the program is in the image.
+fn missing_for_agent(
+    context: &AssemblyContext,
+    config: &Config,
+    agent: KnownAgent,
+    agents: &[Readiness],
+) -> Option<RunObstacle> {
+    if let Some(row) = agents.iter().find(|row| row.name == agent.name && !row.ready) {
+        return Some(RunObstacle {
+            problem: row.detail.clone(),
+            next: row.next.as_deref().unwrap_or(TRY_EACH).to_owned(),
+        });
+    }
+    let is_local = config.provider() == SandboxType::Local;
+    let program = agent.program.filter(|_| is_local)?;
+    if context.surroundings.host().has_program(program) {
+        return None;
+    }
+    Some(RunObstacle {
+        problem: format!("there is no program `{program}` on the PATH, which the agent needs on `local`"),
+        next: agent.install.map_or_else(
+            || TRY_EACH.to_owned(),
+            |install| format!("`{install}` installs it; or use a provider whose image has it"),
+        ),
+    })
+}
+
+/// A commit to start from, unless the task names a repository elsewhere.
+async fn missing_in_repository(context: &AssemblyContext, task: Option<&TaskFile>) -> Option<RunObstacle> {
+    let task = task.and_then(|file| Task::parse(&file.text).ok());
+    if task.is_some_and(|task| task.frontmatter.repo_url.is_some()) {
+        return None;
+    }
+    let surroundings = &context.surroundings;
+    let lack = RepositoryLack::find(&surroundings.host(), surroundings.dir(), None).await?;
+    Some(match lack {
+        RepositoryLack::Commit { lack, commands } => RunObstacle {
+            problem: lack.to_owned(),
+            next: if has_task(context) {
+                format!("`{commands}`")
+            } else {
+                // It keeps `.env` out of the commit.
+                "`ralph init` writes a task to edit, and says how to make the commit".to_owned()
+            },
+        },
+        RepositoryLack::Usable { reason, hint } => RunObstacle {
+            problem: reason,
+            next: hint.unwrap_or(TRY_EACH).to_owned(),
+        },
+    })
+}
+
+fn has_task(context: &AssemblyContext) -> bool {
+    let project = project_dir(context.surroundings.dir());
+    project.join(TASK_FILE).exists()
 }

@@ -2,16 +2,18 @@
 
 use clap::Subcommand;
 
+use crate::assembly::configuration::{TaskFile, load};
 use crate::config::schema;
 use crate::config::show::ConfigRow;
+use crate::text::one_line;
 
 use super::ui::align_columns;
-use super::{CliExit, CliResult, Context, configuration};
+use super::{CliExit, CliResult, Context};
 
 /// Show the configuration, or the schema of its file
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Print each value, the layer it came from and where
+    /// Print each value, the layer it came from and where, with the settings of `ralph_task.md` in this directory
     Show {
         /// Print JSON
         #[arg(long)]
@@ -24,7 +26,16 @@ pub(super) enum ConfigCommand {
 pub(super) fn config(context: &Context, command: ConfigCommand) -> CliResult {
     match command {
         ConfigCommand::Show { json } => {
-            let rows = configuration(context, Vec::new())?.rows();
+            let task = TaskFile::here(&context.assembly).unwrap_or_else(|error| {
+                let why = one_line(&error.to_string());
+                let ui = context.ui;
+                ui.say(format_args!(
+                    "warning: the settings of the task are left out: {why}"
+                ));
+                None
+            });
+            let given = context.global.given(Vec::new())?;
+            let rows = load(&context.assembly, task.as_ref(), &given)?.rows();
             let cells: Vec<_> = rows.iter().map(ConfigRow::cells).collect();
             context.ui.report(json, &rows, align_columns(&cells))?;
             context.ui.next(

@@ -60,6 +60,40 @@ pub(super) struct ProfileArgs {
     once: bool,
 }
 
+pub(super) async fn stop(context: &Context, args: LiveRunArgs) -> CliResult {
+    if let Some(name) = &args.run
+        && take_out_of_queue(context, name).await?
+    {
+        return Ok(CliExit::Success);
+    }
+    intervene(context, args, Intervention::Stop).await
+}
+
+/// Takes a run out of the queue that no process works on. `false` if it is not there.
+async fn take_out_of_queue(context: &Context, name: &str) -> Result<bool, CliError> {
+    let control = context.control()?;
+    let here = control.look_up(name)?;
+    if here.as_ref().is_some_and(is_live) {
+        return Ok(false);
+    }
+    let known = here.map(|run| run.facts().id.clone());
+    let Some(run) = known.or_else(|| RunId::parse(name).ok()) else {
+        return Ok(false);
+    };
+    let Some(queue) = control.queue().await? else {
+        return Ok(false);
+    };
+    let is_out = control.cancel_queued(&queue, &run).await?;
+    queue.close().await;
+    if is_out {
+        context.ui.say(format_args!("Took run {run} out of the queue."));
+        context.ui.next(format_args!(
+            "`ralph submit --run {run}` queues it again, `ralph resume {run}` works on it now"
+        ));
+    }
+    Ok(is_out)
+}
+
 pub(super) async fn intervene(context: &Context, args: LiveRunArgs, request: Intervention) -> CliResult {
     if leave_elsewhere(context, args.run.as_deref(), &request).await? {
         return Ok(CliExit::Success);

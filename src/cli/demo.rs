@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::assembly::Ralph;
 use crate::exec::{Command, Discard};
-use crate::state::{RunDir, write_atomically};
+use crate::state::{RunDir, RunOutcomeKind, write_atomically};
+use crate::text::shell_word;
 
 use super::run::{EventOutputArgs, drive_to_end, start, summarize};
 use super::terminal::EventFormat;
@@ -79,13 +80,36 @@ pub(super) async fn demo(context: &Context, args: DemoArgs) -> CliResult {
         builder = builder.set("sandbox.image", image);
     }
     let (run, signals) = start(context, builder).await?;
-    let outcome = drive_to_end(context, &run, signals).await?;
-    let exit = summarize(context, run.dir(), &outcome, format)?;
+    let ralph = dir.ralph();
+    let driven = drive_to_end(context, &run, signals, ralph.as_deref()).await;
+    let resume = ralph.map(|ralph| format!("{ralph} resume {}", run.dir().facts().id));
+    let outcome = driven.map_err(|error| with_own_command(error, run.dir(), resume.as_deref()))?;
+    let exit = summarize(context, run.dir(), &outcome, format, None)?;
     show_result(context, run.dir(), &dir, &project).await;
-    context.ui.next(
-        "`ralph doctor env` shows what your own run would use; `ralph init` in your repository prepares it",
-    );
+    match resume {
+        Some(resume) if outcome.kind != RunOutcomeKind::Done => context.ui.next(format_args!("`{resume}` continues it")),
+        _ => context.ui.next(
+            "`ralph doctor env` shows what your own run would use; `ralph init` in your repository prepares it",
+        ),
+    }
     Ok(exit)
+}
+
+/// An error whose hint names the command that continues the demo, or starts another one: `ralph resume` alone does not find the run.
+fn with_own_command(error: CliError, run: &RunDir, resume: Option<&str>) -> CliError {
+    let own = resume.map_or("`ralph demo` again".to_owned(), |resume| format!("`{resume}`"));
+    let names = [
+        format!("`ralph resume {}`", run.facts().id),
+        "`ralph resume`".to_owned(),
+    ];
+    let hint = error.hint().map(|hint| {
+        let hint = hint.to_owned();
+        names.iter().fold(hint, |hint, name| hint.replace(name, &own))
+    });
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
 }
 
 /// The directory of a demo.
@@ -96,6 +120,18 @@ struct DemoDir {
 }
 
 impl DemoDir {
+    /// How ralph is called for a run of this demo. `None` if the directory is removed.
+    fn ralph(&self) -> Option<String> {
+        if self.temporary.is_some() {
+            return None;
+        }
+        let home = self.path.join("ralph");
+        Some(format!(
+            "RALPH_HOME={} ralph",
+            shell_word(&home.to_string_lossy())
+        ))
+    }
+
     fn create(context: &Context, keep: Option<&Path>) -> Result<Self, CliError> {
         let Some(dir) = keep else {
             let dir = tempfile::Builder::new().prefix("ralph-demo-").tempdir();

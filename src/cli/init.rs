@@ -8,10 +8,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::assembly::configuration::load_quietly;
+use crate::assembly::repository_lack::RepositoryLack;
 use crate::atomic_file::{FileAccess, write_atomically};
-use crate::scm::{Repository, ScmError};
 use crate::task::{ProjectFacts, starter};
-use crate::text::{error_chain, one_line, shell_word};
+use crate::text::capitalized;
 
 use self::choice::{InitChoices, InitOptions};
 use super::{CliError, CliExit, CliResult, Context, activity, agent_help, io_error};
@@ -138,43 +138,16 @@ fn ignore_keys(context: &Context, dir: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What a run would miss in the repository: it starts from a commit. The proposed commands name the directory as it was given.
+/// What a run would lack in the repository. The proposed commands name the directory as it was given.
 async fn missing_commit(context: &Context, dir: &Path, given: Option<&Path>) -> Option<String> {
-    let begun = match Repository::open(context.surroundings().host(), dir).await {
-        Ok(repository) => repository.resolve("HEAD").await.map(drop),
-        Err(error) => Err(error),
-    };
-    let git = given.map_or("git".to_owned(), |dir| {
-        format!("git -C {}", shell_word(&dir.to_string_lossy()))
-    });
-    let commit = format!("{git} add --all && {git} commit -m Begin");
-    match begun {
-        Ok(()) => None,
-        Err(ScmError::NotARepository { .. }) if !has_git_dir(dir) => Some(format!(
-            "This is not a git repository, and a run starts from a commit: `{git} init && {commit}`"
-        )),
-        Err(ScmError::UnknownRevision(_)) => Some(format!(
-            "This repository has no commit yet, and a run starts from one: `{commit}`"
-        )),
-        Err(error) => {
-            let hint = match &error {
-                // Its hint is to create a repository, and there is one.
-                ScmError::NotARepository { .. } => None,
-                error => error.hint(),
-            };
+    let lack = RepositoryLack::find(&context.surroundings().host(), dir, given).await?;
+    Some(match lack {
+        RepositoryLack::Commit { lack, commands } => format!("{}: `{commands}`", capitalized(lack)),
+        RepositoryLack::Usable { reason, hint } => {
             let hint = hint.map_or(String::new(), |hint| format!(" ({hint})"));
-            Some(format!(
-                "A run would be refused: {}{hint}",
-                one_line(&error_chain(&error))
-            ))
+            format!("A run would be refused: {reason}{hint}")
         }
-    }
-}
-
-/// Whether this directory or one above it has a repository, even one that git cannot open.
-fn has_git_dir(dir: &Path) -> bool {
-    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    dir.ancestors().any(|dir| dir.join(".git").exists())
+    })
 }
 
 fn files(facts: &ProjectFacts, choices: &InitChoices, keeps_config: bool) -> Vec<StarterFile> {

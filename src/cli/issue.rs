@@ -8,7 +8,7 @@ use crate::assembly::RalphBuilder;
 use crate::assembly::issue::ClaimedIssue;
 use crate::service::{WorkOrder, work_on_issue};
 
-use super::run::{PREPARING, say_how_to_merge, summarize};
+use super::run::{PREPARING, RALPH, say_how_to_merge, summarize};
 use super::signals::Signals;
 use super::terminal::EventFormat;
 use super::{CliError, CliResult, Context, activity};
@@ -31,7 +31,7 @@ pub(super) async fn work(
     };
     let exit = match (ended.run, ended.outcome) {
         (Some(run), Ok(outcome)) => {
-            let exit = summarize(context, &run, &outcome, format)?;
+            let exit = summarize(context, &run, &outcome, format, Some(RALPH))?;
             say_how_to_merge(context, &run, &outcome);
             exit
         }

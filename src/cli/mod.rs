@@ -107,7 +107,7 @@ enum CliCommand {
     Pause(control::LiveRunArgs),
     /// End the current iteration of a run and start the next one
     Rotate(control::LiveRunArgs),
-    /// Stop a run now; `ralph resume` continues from its last iteration
+    /// Stop a run now, or take it out of the queue; `ralph resume` continues from its last iteration
     Stop(control::LiveRunArgs),
     Note(control::NoteArgs),
     Sign(control::SignArgs),
@@ -267,7 +267,7 @@ fn execute(context: &Context, command: CliCommand) -> CliResult {
         CliCommand::Watch(args) => block_on(watch::watch(context, args)),
         CliCommand::Pause(args) => block_on(control::intervene(context, args, Intervention::Pause)),
         CliCommand::Rotate(args) => block_on(control::intervene(context, args, Intervention::Rotate)),
-        CliCommand::Stop(args) => block_on(control::intervene(context, args, Intervention::Stop)),
+        CliCommand::Stop(args) => block_on(control::stop(context, args)),
         CliCommand::Note(args) => block_on(control::note(context, args)),
         CliCommand::Sign(args) => block_on(control::sign(context, args)),
         CliCommand::Profile(args) => block_on(control::profile(context, args)),

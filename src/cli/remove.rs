@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::sandbox::parse_age;
 use super::{CliExit, CliResult, Context};
+use crate::assembly::queue::is_queued;
 use crate::text::counted;
 
 /// What to do after runs were removed.
@@ -12,7 +13,7 @@ const REMAINING: &str = "`ralph status` shows the runs that are left";
 /// What to do after it was shown what would be removed.
 pub(super) const WITHOUT_DRY_RUN: &str = "the same command without `--dry-run` removes them";
 
-/// Remove runs whole: directory, refs and sandbox; their branches stay
+/// Remove runs whole: directory, refs, sandbox and place in the queue; their branches stay
 #[derive(Debug, clap::Args)]
 pub(super) struct RemoveArgs {
     /// The runs
@@ -20,7 +21,7 @@ pub(super) struct RemoveArgs {
     runs: Vec<String>,
 }
 
-/// Remove every run at rest in which nothing happened for some time; the branches stay
+/// Remove every run at rest in which nothing happened for some time; the branches and queued runs stay
 #[derive(Debug, clap::Args)]
 pub(super) struct PruneArgs {
     /// For how long nothing happened, as in `12h`, `7d` or `4w`
@@ -33,16 +34,20 @@ pub(super) struct PruneArgs {
 
 pub(super) async fn remove(context: &Context, args: RemoveArgs) -> CliResult {
     let control = context.control()?;
+    let queue = control.queue().await?;
     for name in &args.runs {
         let found = control.find(name);
         let id = if found.is_err() && control.remove_corrupt(name)? {
             name.clone()
         } else {
             let run = found?;
-            control.remove(&run).await?;
+            control.remove_with_queue(queue.as_ref(), &run).await?;
             run.facts().id.to_string()
         };
         context.ui.say(format_args!("Removed run {id}."));
+    }
+    if let Some(queue) = queue {
+        queue.close().await;
     }
     context.ui.next(REMAINING);
     Ok(CliExit::Success)
@@ -50,18 +55,30 @@ pub(super) async fn remove(context: &Context, args: RemoveArgs) -> CliResult {
 
 pub(super) async fn prune(context: &Context, args: PruneArgs) -> CliResult {
     let control = context.control()?;
-    let runs = control.older_than(args.older_than)?;
-    for run in &runs {
-        if !args.dry_run {
-            control.remove(run).await?;
+    let queue = control.queue().await?;
+    let mut pruned = 0;
+    for run in control.older_than(args.older_than)? {
+        let id = &run.facts().id;
+        if let Some(queue) = &queue
+            && is_queued(queue, id).await?
+        {
+            context
+                .ui
+                .say(format_args!("Run {id} is in the queue and stays."));
+            continue;
         }
-        context.ui.data(&run.facts().id)?;
+        if !args.dry_run {
+            control.remove_with_queue(queue.as_ref(), &run).await?;
+        }
+        context.ui.data(id)?;
+        pruned += 1;
+    }
+    if let Some(queue) = queue {
+        queue.close().await;
     }
     let verb = if args.dry_run { "Would remove" } else { "Removed" };
-    context
-        .ui
-        .say(format_args!("{verb} {}.", counted(runs.len(), "run")));
-    let has_more_to_do = args.dry_run && !runs.is_empty();
+    context.ui.say(format_args!("{verb} {}.", counted(pruned, "run")));
+    let has_more_to_do = args.dry_run && pruned > 0;
     context.ui.next(if has_more_to_do {
         WITHOUT_DRY_RUN
     } else {

@@ -170,21 +170,27 @@ pub(super) async fn drive(
     signals: Signals,
     format: EventFormat,
 ) -> CliResult {
-    let outcome = drive_to_end(context, run, signals).await?;
-    let exit = summarize(context, run.dir(), &outcome, format)?;
+    let ralph = Some(RALPH);
+    let outcome = drive_to_end(context, run, signals, ralph).await?;
+    let exit = summarize(context, run.dir(), &outcome, format, ralph)?;
     say_how_to_merge(context, run.dir(), &outcome);
     Ok(exit)
 }
 
-/// Works on a run. Ctrl-C stops it after a clean-up.
+/// How `ralph` is called for a run of this user.
+pub(super) const RALPH: &str = "ralph";
+
+/// Works on a run. Ctrl-C stops it after a clean-up. `ralph` is how ralph is called to continue the run; `None` for a
+/// demo that is removed.
 pub(super) async fn drive_to_end(
     context: &Context,
     run: &ActiveRun,
     signals: Signals,
+    ralph: Option<&str>,
 ) -> Result<RunOutcome, CliError> {
     tokio::select! {
         outcome = run.drive() => outcome,
-        error = interrupted(context, run.dir(), signals) => {
+        error = interrupted(context, run.dir(), signals, ralph) => {
             run.stop_sandbox().await?;
             Err(error)
         }
@@ -192,28 +198,34 @@ pub(super) async fn drive_to_end(
 }
 
 /// The first Ctrl-C (or SIGTERM, or SIGHUP) asks the run to stop; the second one ends it at once.
-async fn interrupted(context: &Context, dir: &RunDir, mut signals: Signals) -> CliError {
+async fn interrupted(context: &Context, dir: &RunDir, mut signals: Signals, ralph: Option<&str>) -> CliError {
     let id = &dir.facts().id;
+    let resume = ralph.map(|ralph| format!("`{ralph} resume {id}`"));
     signals.next().await;
-    context.ui.say(format_args!(
-        "Stopping. `ralph resume {id}` continues it; press Ctrl-C again to end at once."
-    ));
+    context.ui.say(match &resume {
+        Some(resume) => format!("Stopping. {resume} continues it; press Ctrl-C again to end at once."),
+        None => "Stopping. This demo is removed; press Ctrl-C again to end at once.".to_owned(),
+    });
     let surroundings = context.surroundings();
     let stop = InterventionRequest::new(Intervention::Stop, surroundings.user(), surroundings.now());
     if let Err(error) = dir.inbox().leave(&stop) {
         return error.into();
     }
     signals.next().await;
-    CliError::paused("ended at once")
-        .with_hint(format!("`ralph resume {id}` continues from the last iteration"))
+    CliError::paused("ended at once").with_hint(match resume {
+        Some(resume) => format!("{resume} continues from the last iteration"),
+        None => "`ralph demo` starts another one".to_owned(),
+    })
 }
 
-/// Shows how a run ended. Returns its exit code.
+/// Shows how a run ended. Returns its exit code. `ralph` is how ralph is called to continue the run; `None` if the caller says
+/// what to do next.
 pub(super) fn summarize(
     context: &Context,
     dir: &RunDir,
     outcome: &RunOutcome,
     format: EventFormat,
+    ralph: Option<&str>,
 ) -> CliResult {
     let cost = if outcome.used.unpriced_calls > 0 {
         "unknown".to_owned()
@@ -235,24 +247,31 @@ pub(super) fn summarize(
     if let (Some(location), false) = (&outcome.pull_request, format == EventFormat::Json) {
         context.ui.data(location)?;
     }
+    if let Some(hint) = ralph.and_then(|ralph| how_to_continue(outcome, ralph)) {
+        context.ui.say(format_args!("hint: {hint}"));
+    }
+    Ok(match outcome.kind {
+        RunOutcomeKind::Done => CliExit::Success,
+        RunOutcomeKind::Failed => CliExit::Failure,
+        RunOutcomeKind::Paused | RunOutcomeKind::Stopped => CliExit::Paused,
+    })
+}
+
+/// What to do with a run that is not done.
+fn how_to_continue(outcome: &RunOutcome, ralph: &str) -> Option<String> {
+    let run = &outcome.run;
     match outcome.kind {
-        RunOutcomeKind::Done => Ok(CliExit::Success),
+        RunOutcomeKind::Done => None,
         RunOutcomeKind::Failed => {
-            let run = &outcome.run;
             let larger = LIMITS.iter().find(|limit| outcome.reason.contains(**limit));
             let larger = larger.map_or(String::new(), |limit| format!(" --set budget.{limit}=N"));
-            context.ui.say(format_args!(
-                "hint: `ralph diff {run}` shows the work; `ralph resume {run}{larger}` continues it"
-            ));
-            Ok(CliExit::Failure)
+            Some(format!(
+                "`{ralph} diff {run}` shows the work; `{ralph} resume {run}{larger}` continues it"
+            ))
         }
-        RunOutcomeKind::Paused | RunOutcomeKind::Stopped => {
-            context.ui.say(format_args!(
-                "hint: `ralph resume {}` continues it; `--note TEXT` adds an answer",
-                outcome.run
-            ));
-            Ok(CliExit::Paused)
-        }
+        RunOutcomeKind::Paused | RunOutcomeKind::Stopped => Some(format!(
+            "`{ralph} resume {run}` continues it; `--note TEXT` adds an answer"
+        )),
     }
 }
 

@@ -46,8 +46,6 @@ pub enum SettingPlace {
     BuiltIn,
     /// In a file.
     File(FilePosition),
-    /// In the front matter of this task file.
-    Task(PathBuf),
     /// In an environment variable.
     Variable {
         /// Its name.
@@ -64,7 +62,6 @@ impl fmt::Display for SettingPlace {
         match self {
             Self::BuiltIn => f.write_str("built in"),
             Self::File(place) => place.fmt(f),
-            Self::Task(path) => path.display().fmt(f),
             Self::Variable { name, file: None } | Self::Flag(name) => f.write_str(name),
             Self::Variable {
                 name,

@@ -10,7 +10,7 @@ use crate::assembly::queued_run::QueuedRun;
 use crate::assembly::{ActiveRun, AssemblyContext, AssemblyError, AssemblyErrorKind, RalphBuilder};
 use crate::event::{Event, EventKind, EventSink};
 use crate::runner::RunOutcome;
-use crate::state::{Intervention, InterventionRequest, JournalEntry, RunDir, RunOutcomeKind};
+use crate::state::{Intervention, InterventionRequest, JournalEntry, RunDir, RunOutcomeKind, StateError};
 use crate::store::{LeaseState, QueueClaim, QueueRelease, Store, StoreError};
 use crate::usage::Usd;
 
@@ -29,6 +29,9 @@ const MOST_BACKOFF: u32 = 64;
 
 /// So many failed starts of a run cost it no attempt: its hosts may be to blame.
 const UNCOUNTED_STARTS: u32 = 3;
+
+/// Why a run ended that the worker did not find.
+const REMOVED: &str = "the run was removed";
 
 /// How long a result is sent again that the queue did not accept, and how often.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -58,6 +61,8 @@ pub(super) enum AttemptEnd {
     HostFailed(AssemblyError, Duration),
     /// Another process has the run's directory on this host: a worker that is suspended, or `ralph resume`.
     Busy(AssemblyError),
+    /// A person removed the run while it was in the queue.
+    Removed,
     /// The worker shuts down.
     Shutdown,
     /// Another worker has the run, or a person. Nothing may be written any more.
@@ -107,13 +112,23 @@ impl Attempt {
 
     /// What a failure before the first iteration is put down to.
     fn blame(&self, error: AssemblyError) -> AttemptEnd {
-        if error.kind() == AssemblyErrorKind::Conflict {
-            return AttemptEnd::Busy(error);
+        match error.kind() {
+            AssemblyErrorKind::Conflict => return AttemptEnd::Busy(error),
+            AssemblyErrorKind::NotFound if self.is_removed() => return AttemptEnd::Removed,
+            _ => {}
         }
         match self.health.failed_start() {
             None => AttemptEnd::Failed(error),
             Some(pause) => AttemptEnd::HostFailed(error, pause),
         }
+    }
+
+    /// Whether the run has no directory any more. On a shared store it may be on another host.
+    fn is_removed(&self) -> bool {
+        let runs = self.context.surroundings.runs();
+        let is_gone = |error: &StateError| matches!(error, StateError::NoSuchRun { .. });
+        !self.store.is_shared()
+            && runs.is_ok_and(|runs| runs.open(&self.claim.run).is_err_and(|error| is_gone(&error)))
     }
 
     async fn drive(
@@ -242,6 +257,11 @@ impl Attempt {
         let (store, claim) = (&self.store, &self.claim);
         match end {
             AttemptEnd::Lost => Ok(LeaseState::Lost),
+            AttemptEnd::Removed => {
+                store
+                    .finish(claim, RunOutcomeKind::Stopped, REMOVED, Usd::ZERO)
+                    .await
+            }
             AttemptEnd::Shutdown => store.release(claim, &QueueRelease::Shutdown).await,
             AttemptEnd::Ended(outcome) => {
                 store

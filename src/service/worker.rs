@@ -290,6 +290,7 @@ impl Worker {
                 let reason = reason_of(&error);
                 reporter.warn(&format!("run {run}: back in the queue: {reason}"));
             }
+            AttemptEnd::Removed => reporter.warn(&format!("run {run} was removed, so it leaves the queue")),
             AttemptEnd::Shutdown => reporter.inform(&format!("run {run}: back in the queue")),
             AttemptEnd::Lost => {
                 reporter.warn(&format!(

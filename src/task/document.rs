@@ -1,6 +1,6 @@
 //! The two parts of a task file: frontmatter and Markdown.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::checkbox::Criteria;
 use super::error::{LintRule, TaskError};
@@ -46,6 +46,26 @@ impl TaskDocument {
             criteria,
             errors,
         }
+    }
+}
+
+/// The line and the column of each value of the frontmatter, by its key; a value of a section has the key `section.key`. Empty if
+/// the frontmatter cannot be read.
+pub(super) fn value_positions(text: &str) -> BTreeMap<String, (usize, usize)> {
+    let yaml = TaskParts::split(text).yaml.map(without_tabs_after_keys);
+    let entries = yaml.and_then(|yaml| yaml::parse_mapping(&yaml).ok());
+    let mut positions = BTreeMap::new();
+    add_positions("", &entries.unwrap_or_default(), &mut positions);
+    positions
+}
+
+fn add_positions(section: &str, entries: &[YamlEntry], positions: &mut BTreeMap<String, (usize, usize)>) {
+    for YamlEntry { key, node, .. } in entries {
+        let key = format!("{section}{key}");
+        if let YamlValue::Mapping(entries) = &node.value {
+            add_positions(&format!("{key}."), entries, positions);
+        }
+        positions.insert(key, (node.line, node.column));
     }
 }
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use crate::id::NameError;
 use crate::usage::Usd;
 
+use super::document::value_positions;
 use super::error::TaskError;
 use super::fields::FrontmatterFields;
 use super::name::{BranchName, Slug, TaskId};
@@ -109,30 +110,84 @@ impl Frontmatter {
     /// The settings that the task sets, by their configuration keys. These are the task layer of the configuration.
     #[must_use]
     pub fn overrides(&self) -> Vec<(&'static str, String)> {
+        let settings = self.settings();
+        settings.map(|(key, _, value)| (key, value)).collect()
+    }
+
+    /// The same, each with the line and the column of its value in the text of the task.
+    pub(crate) fn placed_overrides(&self, text: &str) -> Vec<(&'static str, String, (usize, usize))> {
+        let positions = value_positions(text);
+        let place = |task_key: &str| positions.get(task_key).copied().unwrap_or((1, 1));
+        let settings = self.settings();
+        settings
+            .map(|(key, task_key, value)| (key, value, place(task_key)))
+            .collect()
+    }
+
+    /// The settings that the task sets: the key of the configuration, that of the task, and the value.
+    fn settings(&self) -> impl Iterator<Item = (&'static str, &'static str, String)> {
         fn text<T: ToString>(value: Option<T>) -> Option<String> {
             value.map(|value| value.to_string())
         }
         let gib = |size: Option<NonZeroU32>| size.map(|gib| format!("{gib}g"));
         let resources = self.sandbox_resources;
         let cost = self.max_cost_usd_estimate.map(Usd::dollars);
-        let pairs = [
-            ("sandbox.type", self.sandbox_provider.clone()),
-            ("sandbox.image", self.sandbox_image.clone()),
-            ("sandbox.resources.cpus", text(resources.vcpu)),
-            ("sandbox.resources.memory", gib(resources.memory_gib)),
-            ("sandbox.resources.disk", gib(resources.disk_gib)),
-            ("default_profile", self.model_profile_default.clone()),
-            ("fallback_profile", self.model_profile_fallback.clone()),
-            ("budget.max_iterations", text(self.max_iterations)),
-            ("budget.max_wall_time_minutes", text(self.max_wall_time_minutes)),
-            ("budget.max_cost_usd_estimate", text(cost)),
-            ("budget.max_tokens_total", text(self.max_tokens_total)),
-            ("budget.max_consecutive_gutter", text(self.max_consecutive_gutter)),
+        let all = [
+            ("sandbox.type", "sandbox_provider", self.sandbox_provider.clone()),
+            ("sandbox.image", "sandbox_image", self.sandbox_image.clone()),
+            (
+                "sandbox.resources.cpus",
+                "sandbox_resources.vcpu",
+                text(resources.vcpu),
+            ),
+            (
+                "sandbox.resources.memory",
+                "sandbox_resources.memory_gib",
+                gib(resources.memory_gib),
+            ),
+            (
+                "sandbox.resources.disk",
+                "sandbox_resources.disk_gib",
+                gib(resources.disk_gib),
+            ),
+            (
+                "default_profile",
+                "model_profile_default",
+                self.model_profile_default.clone(),
+            ),
+            (
+                "fallback_profile",
+                "model_profile_fallback",
+                self.model_profile_fallback.clone(),
+            ),
+            (
+                "budget.max_iterations",
+                "max_iterations",
+                text(self.max_iterations),
+            ),
+            (
+                "budget.max_wall_time_minutes",
+                "max_wall_time_minutes",
+                text(self.max_wall_time_minutes),
+            ),
+            (
+                "budget.max_cost_usd_estimate",
+                "max_cost_usd_estimate",
+                text(cost),
+            ),
+            (
+                "budget.max_tokens_total",
+                "max_tokens_total",
+                text(self.max_tokens_total),
+            ),
+            (
+                "budget.max_consecutive_gutter",
+                "max_consecutive_gutter",
+                text(self.max_consecutive_gutter),
+            ),
         ];
-        pairs
-            .into_iter()
-            .filter_map(|(key, value)| Some((key, value?)))
-            .collect()
+        all.into_iter()
+            .filter_map(|(key, task_key, value)| Some((key, task_key, value?)))
     }
 
     /// Reads all keys and adds their mistakes to `errors`. `None` if a required key is missing or not valid.

@@ -184,6 +184,16 @@ pr:
     }
 
     #[test]
+    fn a_setting_of_the_task_is_found_in_its_text() {
+        let placed = Task::parse(WHOLE).unwrap().frontmatter.placed_overrides(WHOLE);
+        let lines: Vec<&str> = WHOLE.lines().collect();
+        for (key, value, (line, column)) in placed {
+            let rest = &lines[line - 1][column - 1..];
+            assert!(rest.starts_with(value.trim_end_matches('g')), "{key}: {rest}");
+        }
+    }
+
+    #[test]
     fn a_checkbox_is_verified_by_its_own_commands_else_by_all() {
         let task = Task::parse(WHOLE).unwrap();
         let commands: Vec<_> = task

@@ -7,10 +7,11 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
 
 use super::error::{LintRule, TaskError};
 
-/// One value with its line.
+/// One value with its position; line and column count from 1.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct YamlNode {
     pub(super) line: usize,
+    pub(super) column: usize,
     pub(super) value: YamlValue,
 }
 
@@ -93,6 +94,7 @@ impl<'a> Reader<'a> {
         };
         Ok(YamlNode {
             line: span.start.line(),
+            column: span.start.col() + 1,
             value,
         })
     }

@@ -21,7 +21,8 @@ fn every_value_is_shown_with_the_layer_it_came_from() {
         row.unwrap_or_else(|| panic!("{key} is not in {rows:?}"))["layer"].clone()
     };
     for (key, layer) in [
-        ("budget.max_wall_time_minutes", "default"),
+        ("budget.max_consecutive_gutter", "default"),
+        ("budget.max_wall_time_minutes", "task"),
         ("git.user_name", "user"),
         ("agent.name", "project"),
         ("sandbox.type", "env"),
@@ -35,6 +36,30 @@ fn every_value_is_shown_with_the_layer_it_came_from() {
         line.contains("actions") && line.contains("ralph.toml:2:"),
         "{line}"
     );
+    let of_task = text
+        .lines()
+        .find(|line| line.starts_with("budget.max_iterations"));
+    let of_task = of_task.unwrap();
+    assert!(of_task.ends_with("/ralph_task.md:4:17"), "{of_task}");
+}
+
+#[test]
+fn a_task_that_cannot_be_read_is_left_out_of_the_configuration_that_is_shown() {
+    let place = Place::new();
+    let task = crate::support::ralph::TASK;
+    place.write(
+        "ralph_task.md",
+        &task.replace("max_iterations: 6", "max_iterations: many"),
+    );
+    let ended = place.run(&["config", "show"]);
+    ended.expect(0, &[
+        "warning: the settings of the task are left out: ralph_task.md:4: `max_iterations` is `many`; expected a whole number above 0 fix: ",
+    ]);
+    let line = ended
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("budget.max_iterations"));
+    assert!(line.unwrap().ends_with("built in"), "{ended:?}");
 }
 
 #[test]
@@ -84,11 +109,11 @@ fn without_a_command_the_help_is_shown() {
 #[test]
 fn a_configuration_file_named_by_a_flag_takes_the_place_of_the_usual_one() {
     let place = Place::new();
-    place.write("other.toml", "[budget]\nmax_iterations = 11\n");
+    place.write("other.toml", "[budget]\nmax_consecutive_gutter = 11\n");
     let ended = place.run(&["--config", "other.toml", "config", "show", "--json"]);
     let rows: Vec<Value> = serde_json::from_str(&ended.stdout).unwrap();
     let value_of = |key: &str| rows.iter().find(|row| row["key"] == key).unwrap()["value"].clone();
-    assert_eq!(value_of("budget.max_iterations"), 11);
+    assert_eq!(value_of("budget.max_consecutive_gutter"), 11);
     assert_eq!(value_of("agent.name"), "claude", "ralph.toml says otherwise");
 }
 

@@ -1,5 +1,6 @@
 //! Control of a run from another terminal, by files: while it works, and while it rests.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use crate::fake_engine;
 use crate::need;
 use crate::support::ralph::{
-    Live, Place, call, commit, doing, eventually, finish, in_place_of, run, script, whole_task, write,
+    Live, Place, TASK, call, commit, doing, eventually, finish, in_place_of, run, script, whole_task, write,
 };
 
 /// A run whose first iteration works until it is let go.
@@ -524,7 +525,9 @@ fn what_a_first_run_would_use_is_named_with_the_next_step() {
             .env("RALPH_AGENT__NAME", agent)
             .env("RALPH_BUDGET__MAX_TOKENS_TOTAL", "100000");
         if agent == "claude" {
-            command.env("RALPH_AGENT__AUTH", "api-key");
+            command
+                .env("RALPH_AGENT__AUTH", "api-key")
+                .env("PATH", place.path_with("claude", "echo 2.0.0"));
         }
         if let Some(variable) = key {
             command.env(variable, "CANARY-0123456789");
@@ -555,6 +558,76 @@ fn what_a_first_run_would_use_is_named_with_the_next_step() {
         let with = look(agent, Some(variable));
         assert_eq!(with["problem"], Value::Null, "{with}");
     }
+}
+
+/// What `ralph doctor env` says of a first run of `claude`, whose credential is there.
+fn first_run_of_claude(place: &Place, path: &OsStr) -> Value {
+    let mut command = place.ralph(&["doctor", "env", "--json", "--set=agent.name=claude"]);
+    command
+        .env("PATH", path)
+        .env("DOCKER_HOST", "unix:///nonexistent/engine.sock")
+        .env("CLAUDE_CODE_OAUTH_TOKEN", "CANARY-0123456789");
+    let report: Value = serde_json::from_str(&finish(&mut command).expect(0, &[]).stdout).unwrap();
+    report["first_run"].clone()
+}
+
+#[test]
+fn the_task_counts_for_what_a_first_run_would_use() {
+    let place = Place::new();
+    let path = place.path_with("claude", "echo 2.0.0");
+    assert_eq!(first_run_of_claude(&place, &path)["problem"], Value::Null);
+
+    let boundless = TASK.replace("max_tokens_total: 1000000\n", "");
+    place.write("ralph_task.md", &boundless);
+    let problem = first_run_of_claude(&place, &path)["problem"].clone();
+    assert!(
+        problem
+            .as_str()
+            .unwrap()
+            .contains("the cost of the agent `claude` is unknown"),
+        "{problem}"
+    );
+
+    let elsewhere = TASK.replace("max_iterations: 6\n", "sandbox_provider: docker\n");
+    place.write("ralph_task.md", &elsewhere);
+    let row = first_run_of_claude(&place, &path);
+    assert_eq!(row["sandbox"], "docker");
+    let problem = row["problem"].as_str().unwrap();
+    assert!(problem.contains("cannot reach a container engine"), "{problem}");
+}
+
+#[test]
+fn what_a_first_run_would_lack_is_named() {
+    let place = Place::bare();
+    place.write("ralph.toml", "[sandbox]\ntype = \"local\"\n");
+    place.write("ralph_task.md", TASK);
+    let path = place.path_with("claude", "echo 2.0.0");
+    let is = |path: &OsStr, problem: Option<&str>, next: &str| {
+        let row = first_run_of_claude(&place, path);
+        assert_eq!((&row["problem"], &row["next"]), (&json!(problem), &json!(next)));
+    };
+    is(
+        &place.bare_path(),
+        Some("there is no program `claude` on the PATH, which the agent needs on `local`"),
+        "`npm install --global @anthropic-ai/claude-code` installs it; or use a provider whose image has it",
+    );
+    is(
+        &path,
+        Some("this is not a git repository, and a run starts from a commit"),
+        "`git init && git add --all && git commit -m Begin`",
+    );
+    place.git(&["init", "--quiet", "--initial-branch=main"]);
+    is(
+        &path,
+        Some("this repository has no commit yet, and a run starts from one"),
+        "`git add --all && git commit -m Begin`",
+    );
+    place.commit("Begin");
+    is(
+        &path,
+        None,
+        "`ralph lint` checks the task, and `ralph run` works on it",
+    );
 }
 
 #[test]

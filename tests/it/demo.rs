@@ -3,8 +3,11 @@
 use std::fs;
 
 use ralph::event::{Event, EventKind, RunEnd};
+use rstest::rstest;
 
-use crate::support::ralph::Place;
+use crate::need;
+use crate::support::ralph::{Live, Place, eventually, finish};
+use crate::support::small_disk::SmallDisk;
 
 #[test]
 fn the_demo_shows_a_wrong_fix_its_evidence_the_right_fix_and_a_pull_request() {
@@ -79,6 +82,82 @@ fn a_demo_does_not_touch_a_directory_that_holds_something() {
     let ended = place.run(&["demo", "--keep", "mine"]);
     ended.expect_refused(&["is not empty", "hint: name a new directory"]);
     assert_eq!(fs::read_dir(place.repo().join("mine")).unwrap().count(), 1);
+}
+
+/// A demo whose first iteration waits until the file `go` is there.
+fn held_demo(place: &Place, args: &[&str]) -> Live {
+    let dir = place.path().display();
+    let wait = format!("touch {dir}/held; while ! [ -e {dir}/go ]; do sleep 0.1; done");
+    let shell = format!("case \"$*\" in 'convert.sh 0') {wait};; esac\nexec /bin/sh \"$@\"");
+    fs::create_dir(place.path().join("tmp")).unwrap();
+    let mut command = place.ralph(&[&["demo"], args].concat());
+    command
+        .env("PATH", place.path_with("sh", &shell))
+        .env("TMPDIR", place.path().join("tmp"));
+    let demo = Live::start(&mut command);
+    eventually("the first command of the demo runs", || {
+        place.path().join("held").exists()
+    });
+    demo
+}
+
+#[rstest]
+#[case::once(&["INT"], "Stopping. This demo is removed; press Ctrl-C again to end at once.")]
+#[case::twice(&["INT", "INT"], "hint: `ralph demo` starts another one")]
+fn an_interrupted_demo_names_no_run_that_is_removed(#[case] signals: &[&str], #[case] said: &str) {
+    let place = Place::bare();
+    let demo = held_demo(&place, &[]);
+    for name in signals {
+        demo.signal(name);
+    }
+    let ended = demo.wait();
+    ended.expect(3, &[said]);
+    assert!(!ended.stderr.contains("ralph resume"), "{ended:?}");
+    let left: Vec<_> = fs::read_dir(place.path().join("tmp")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn an_interrupted_demo_that_is_kept_goes_on_where_it_says() {
+    let place = Place::bare();
+    let demo = held_demo(&place, &["--keep", "kept"]);
+    demo.signal("INT");
+    let home = place.repo().join("kept/ralph");
+    let run = fs::read_dir(home.join("runs")).unwrap().next().unwrap().unwrap();
+    let resume = format!(
+        "RALPH_HOME={} ralph resume {}",
+        home.display(),
+        run.file_name().display()
+    );
+    let ended = demo.wait();
+    ended.expect(
+        3,
+        &[&format!(
+            "Stopping. `{resume}` continues it; press Ctrl-C again to end at once."
+        )],
+    );
+    let last = ended.stderr.lines().last().unwrap();
+    assert_eq!(last, format!("next: `{resume}` continues it"));
+    assert!(!ended.stderr.contains("`ralph resume"), "{ended:?}");
+    fs::write(place.path().join("go"), "").unwrap();
+    let program = place.ralph(&[]).get_program().to_str().unwrap().to_owned();
+    let resumed = finish(&mut place.shell(&resume.replace(" ralph ", &format!(" {program} "))));
+    resumed.expect(0, &["done: "]);
+}
+
+#[test]
+fn a_demo_without_room_on_the_disk_says_to_run_it_again() {
+    let place = Place::bare();
+    let temporary = place.path().join("tmp");
+    let _disk = need!(SmallDisk::mount(&temporary, "16m"));
+    let ended = finish(place.ralph(&["demo"]).env("TMPDIR", &temporary));
+    ended.expect(
+        1,
+        &[
+            "at least 64 MB are needed",
+            "hint: free some disk space, then run `ralph demo` again",
+        ],
+    );
 }
 
 #[test]

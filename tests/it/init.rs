@@ -66,7 +66,10 @@ fn init_writes_the_whole_set_readable_and_keys_private() {
     let place = project();
     finish(&mut init(&place, &[])).expect(
         0,
-        &["`actions` needs one key in `.env` or the environment: ZAI_API_KEY, OPENAI_API_KEY"],
+        &[
+            "`actions` needs one key in `.env` or the environment: ZAI_API_KEY, OPENAI_API_KEY",
+            "; or a model of Ollama in config/models.yaml, which needs none.",
+        ],
     );
     for (name, mode) in [
         ("ralph_task.md", 0o644),
@@ -226,6 +229,22 @@ fn agent_and_provider_can_be_given() {
     ]);
     finish(&mut init(&place, &["--force", "--agent", "custom"]))
         .expect(0, &["`custom` needs its command in `ralph.toml`"]);
+}
+
+#[test]
+fn an_agent_on_the_host_itself_needs_its_program() {
+    let place = project();
+    let said = "`claude` on `local` needs its program: `npm install --global @anthropic-ai/claude-code`.";
+    for (provider, path, is_said) in [
+        ("local", place.bare_path(), true),
+        ("docker", place.bare_path(), false),
+        ("local", place.path_with("claude", "echo 2.0.0"), false),
+    ] {
+        let mut command = init(&place, &["--force", "--agent", "claude", "--type", provider]);
+        let ended = finish(command.env("PATH", path));
+        ended.expect(0, &["`claude` needs a credential"]);
+        assert_eq!(ended.stderr.contains(said), is_said, "{provider}: {ended:?}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
@@ -172,6 +173,28 @@ impl Place {
         let mut command = self.command("sh", &self.repo());
         command.env("RALPH_HOME", self.home()).args(["-ec", line]);
         command
+    }
+
+    /// A `PATH` with a directory of its own first, in which a program of this name is this shell script.
+    pub fn path_with(&self, program: &str, script: &str) -> OsString {
+        let dir = self.path().join("programs");
+        fs::create_dir_all(&dir).unwrap();
+        let file = dir.join(program);
+        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        let steady = steady_path();
+        std::env::join_paths(std::iter::once(dir).chain(std::env::split_paths(&steady))).unwrap()
+    }
+
+    /// A `PATH` with git and a shell, and no other program.
+    pub fn bare_path(&self) -> OsString {
+        let dir = self.path().join("few-programs");
+        fs::create_dir_all(&dir).unwrap();
+        for program in ["git", "sh"] {
+            let file = which::which(program).unwrap();
+            let _ = std::os::unix::fs::symlink(file, dir.join(program));
+        }
+        dir.into()
     }
 
     /// The program at a terminal, which the program `script` makes, with a person who types this. Everything is on stdout.

@@ -6,11 +6,14 @@ use std::time::Instant;
 
 use ralph::RunId;
 use ralph::store::{EventPosition, QueueState};
+use rstest::rstest;
 use serde_json::Value;
 
 use crate::desk::{Desk, LEASE, REPO, host_label};
 use crate::need;
-use crate::support::ralph::{Live, commit, doing, ending, eventually, run, script, whole_task, write};
+use crate::support::ralph::{
+    Live, commit, doing, ending, eventually, finish, run, script, whole_task, write,
+};
 
 /// A run whose first iteration takes long unless the file `go` is there.
 fn slow(desk: &Desk) -> Value {
@@ -168,6 +171,13 @@ async fn what_is_asked_on_another_host_reaches_the_run_and_its_events_come_back(
     wait_for_action(&desk, "first", &run);
     desk.run(&["note", &run, "blue, please"])
         .expect(0, &["Left for run", "note: blue, please"]);
+    desk.run(&["rm", &run]).expect(
+        1,
+        &[
+            "is being worked on by the worker `",
+            &format!("hint: `ralph stop {run}`"),
+        ],
+    );
     desk.run(&["stop", &run]).expect(0, &["Left for run", "stop"]);
     worker.wait().expect(0, &["stopped"]);
     let row = desk.row(&run).await;
@@ -257,6 +267,41 @@ async fn a_worker_removes_a_run_from_the_index_whose_directory_is_gone() {
     worker.signal("KILL");
     worker.wait();
     store.close().await;
+}
+
+/// The queue is not told in the first case, as if `ralph rm` had been killed before. In the second one it still names the worker.
+#[rstest]
+#[case::behind_its_back(false)]
+#[case::after_its_worker_was_killed(true)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_was_removed_does_not_stop_the_worker(#[case] is_begun: bool) {
+    let desk = Desk::sqlite();
+    let run = desk.submit(&slow(&desk), &[]);
+    let mut remove = desk.ralph(&["rm", &run]);
+    if is_begun {
+        let worker = Live::start(&mut desk.worker("user", &[]));
+        wait_for_action(&desk, "user", &run);
+        worker.signal("KILL");
+        worker.wait();
+    } else {
+        let other = desk.place.path().join("other.db");
+        remove.env("RALPH_DB_URL", format!("sqlite://{}", other.display()));
+    }
+    finish(&mut remove).expect(0, &[&format!("Removed run {run}.")]);
+    desk.execute("UPDATE queue SET due_at = 0").await;
+    let other = desk.submit_short(&[]);
+    desk.work("user", &["--drain"]).expect(
+        0,
+        &[
+            &format!("run {run} was removed, so it leaves the queue"),
+            &format!("run {other}: done"),
+        ],
+    );
+    let row = desk.row(&run).await;
+    assert_eq!(
+        (row.state, row.reason.as_deref()),
+        (QueueState::Finished, Some("the run was removed"))
+    );
 }
 
 /// Two workers of one host share its data directory, where the first one still has the lock on the run.

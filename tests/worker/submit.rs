@@ -75,6 +75,74 @@ async fn a_directory_of_this_host_needs_its_label_on_a_shared_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_removed_leaves_the_queue() {
+    let desk = Desk::sqlite();
+    let (removed, other) = (desk.submit_short(&[]), desk.submit_short(&[]));
+    desk.run(&["rm", &removed])
+        .expect(0, &[&format!("Removed run {removed}.")]);
+    let row = desk.row(&removed).await;
+    assert_eq!(
+        (row.state, row.reason.as_deref()),
+        (QueueState::Finished, Some("it was removed"))
+    );
+    let ended = desk.work("user", &["--drain"]);
+    ended.expect(0, &[&format!("run {other}: claimed"), "done"]);
+    assert!(!ended.stderr.contains(&removed), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_in_the_queue_is_not_pruned() {
+    let desk = Desk::sqlite();
+    let run = desk.submit_short(&[]);
+    let stays = format!("Run {run} is in the queue and stays.");
+    for (args, said) in [
+        (&["--dry-run"][..], "Would remove 0 runs."),
+        (&[], "Removed 0 runs."),
+    ] {
+        let ended = desk.run(&[&["prune", "--older-than", "0s"], args].concat());
+        assert_eq!(ended.expect(0, &[&stays, said]).stdout, "");
+    }
+    desk.work("user", &["--drain"]).expect(0, &["done"]);
+    let pruned = desk.run(&["prune", "--older-than", "0s"]);
+    assert_eq!(pruned.expect(0, &["Removed 1 run."]).stdout.trim(), run);
+}
+
+async fn a_run_is_taken_out_of_the_queue(desk: Desk, args: &[&str]) {
+    let run = desk.submit_short(args);
+    desk.run(&["stop", &run]).expect(
+        0,
+        &[
+            &format!("Took run {run} out of the queue."),
+            &format!(
+                "next: `ralph submit --run {run}` queues it again, `ralph resume {run}` works on it now"
+            ),
+        ],
+    );
+    let row = desk.row(&run).await;
+    assert_eq!(
+        (row.state, row.outcome.as_deref()),
+        (QueueState::Finished, Some("stopped"))
+    );
+    assert!(row.reason.unwrap().ends_with(" took it out of the queue"));
+    desk.run(&["stop", &run])
+        .expect(2, &["is not live", &format!("hint: `ralph resume {run}`")]);
+    desk.work("user", &["--drain"]).expect(0, &["There was no run"]);
+    desk.run(&["submit", "--run", &run]).expect(0, &["Queued."]);
+    desk.work("user", &["--drain"]).expect(0, &["done"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_taken_out_of_a_queue_in_sqlite() {
+    a_run_is_taken_out_of_the_queue(Desk::sqlite(), &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_taken_out_of_a_queue_in_postgres() {
+    let desk = need!(Desk::postgres().await);
+    a_run_is_taken_out_of_the_queue(desk, &["--label", &host_label()]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_label_or_a_time_of_another_form_is_refused() {
     let desk = Desk::sqlite();
     for (args, said) in [

@@ -6,6 +6,7 @@ use crate::agent::{AGENTS, AgentRecord, KnownAgent};
 use crate::assembly::credentials::open_vault;
 use crate::assembly::readiness;
 use crate::config::{Config, SandboxType};
+use crate::exec::Host;
 use crate::model::{DIRECT_SERVICES, DirectService};
 use crate::task::starter;
 
@@ -18,6 +19,8 @@ struct InitOption {
     missing: Option<String>,
     /// What to know when it is chosen.
     remark: String,
+    /// What an agent lacks on `local` alone; elsewhere its program is in the image.
+    missing_on_local: Option<String>,
 }
 
 /// What can be chosen on this host.
@@ -51,6 +54,7 @@ impl InitOptions {
             .or_else(|| services().find_map(|service| service.starter_models))
             .ok_or_else(|| CliError::runtime("no service has models to start with"))?;
         let vault = open_vault(&context.assembly)?;
+        let host = context.surroundings().host();
         let mut agents = Vec::new();
         for agent in AGENTS {
             let mut ready = if agent.is_built_in {
@@ -65,10 +69,9 @@ impl InitOptions {
             {
                 ready |= vault.load(kind).await?.is_some();
             }
-            agents.push(agent_option(agent, ready));
+            agents.push(agent_option(agent, ready, &host));
         }
         // Without any key, a program that is installed shows which account there is.
-        let host = context.surroundings().host();
         let is_installed = |option: &InitOption| {
             let agent = AGENTS.iter().find(|agent| agent.name == option.name);
             agent
@@ -122,6 +125,13 @@ impl InitChoices {
             let missing = option.missing.iter();
             remarks.extend(missing.map(|missing| format!("`{}` needs {missing}.", option.name)));
         }
+        if let Some(missing) = agent
+            .missing_on_local
+            .as_ref()
+            .filter(|_| provider.name == "local")
+        {
+            remarks.push(format!("`{}` on `local` needs {missing}.", agent.name));
+        }
         let known = agent.name.parse();
         Ok(Self {
             agent: known.map_err(|_| CliError::usage(format!("there is no agent `{}`", agent.name)))?,
@@ -167,23 +177,29 @@ impl InitChoices {
     }
 }
 
-fn agent_option(agent: &'static AgentRecord, ready: bool) -> InitOption {
+fn agent_option(agent: &'static AgentRecord, ready: bool, host: &Host) -> InitOption {
     let name = agent.name;
     let missing = if agent.is_built_in {
         let keys: Vec<&str> = DIRECT_SERVICES
             .iter()
             .filter_map(|service| service.key_variable)
             .collect();
-        format!("one key in `.env` or the environment: {}", keys.join(", "))
+        format!(
+            "one key in `.env` or the environment: {}; or a model of Ollama in config/models.yaml, which needs none",
+            keys.join(", ")
+        )
     } else if agent.program.is_none() {
         "its command in `ralph.toml`: [agent.custom] command".to_owned()
     } else {
         format!("a credential: `ralph token store --agent {name}`, or its key in `.env`")
     };
+    let absent = agent.program.filter(|program| !host.has_program(program));
+    let install = absent.and(agent.install);
     InitOption {
         name,
         missing: (!ready).then_some(missing),
         remark: String::new(),
+        missing_on_local: install.map(|install| format!("its program: `{install}`")),
     }
 }
 
@@ -194,6 +210,7 @@ async fn providers(context: &Context, has_key: &impl Fn(&str) -> bool) -> Vec<In
         name,
         missing,
         remark,
+        missing_on_local: None,
     };
     let plain = |name: &'static str, missing: Option<&str>| {
         option(

@@ -21,7 +21,7 @@ fn each_layer_beats_those_below_it_and_is_remembered() {
     check(Project::new(&[user]), 1, "user user.toml:2:18");
     check(Project::new(&[user, project]), 2, "project ralph.toml:3:20");
     let task = || Project::new(&[user, project]).task(key, "3");
-    check(task(), 3, "task ralph_task.md");
+    check(task(), 3, "task ralph_task.md:4:17");
     let files = || Project::new(&[user, project, dotenv]).task(key, "3");
     check(files(), 4, "env .env:1:1: RALPH_BUDGET__MAX_ITERATIONS");
     check(files().env(&variable), 5, "env RALPH_BUDGET__MAX_ITERATIONS");

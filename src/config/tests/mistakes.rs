@@ -180,7 +180,7 @@ fn a_mistake_in_a_flag_or_the_task_is_reported_with_its_place() {
     assert_eq!(
         project.errors(),
         [
-            "ralph_task.md: `task.min_checkboxes`: found the text `two`, expected a whole number of at least 1",
+            "ralph_task.md:4:17: `task.min_checkboxes`: found the text `two`, expected a whole number of at least 1",
             "--set: unknown key `budgt.max_iterations`; did you mean `budget.max_iterations`?",
         ]
     );

@@ -44,7 +44,11 @@ impl Project {
     }
 
     fn task(mut self, key: &str, value: &str) -> Self {
-        let place = SettingPlace::Task("ralph_task.md".into());
+        let place = SettingPlace::File(FilePosition {
+            path: "ralph_task.md".into(),
+            line: 4,
+            column: 17,
+        });
         self.inputs.task.push(given(key, value, place));
         self
     }
