@@ -332,3 +332,12 @@ fn status_creates_no_store() {
     place.run(&["status"]).expect(0, &["next: `ralph resume r"]);
     assert!(!place.home().join("ralph.db").exists());
 }
+#[test]
+fn status_shows_which_runs_are_queued() {
+    let place = queued();
+    let shown = place.run(&["status"]);
+    let row = shown.stdout.lines().nth(1).unwrap();
+    assert_eq!(row.split_whitespace().nth(1), Some("queued"), "{shown:?}");
+    assert_eq!(place.status()["state"], "interrupted");
+}
+
