@@ -158,7 +158,19 @@ fn paused() -> Place {
 #[case::token_of_the_api(ready, &["api-token", "create", "ci"], "next: send it to `ralph serve` as `Authorization: Bearer TOKEN`")]
 #[case::login(ready, &["api-token", "login"], "next: `POST /api/login` exchanges it for a session")]
 #[case::rebuild(done, &["store", "rebuild"], "next: `ralph status` lists the runs")]
-#[case::unknown_command(nothing, &["biuld"], "For more information, try '--help'.")]
+#[case::unknown_command(nothing, &["biuld"], "hint: `ralph --help` lists its commands")]
+#[case::unknown_command_of_a_group(nothing, &["--set", "a=b", "token", "list"], "hint: `ralph token --help` lists its commands")]
+#[case::unknown_option(nothing, &["run", "--forge"], "hint: `ralph run --help` lists its options")]
+#[case::directory_that_cannot_be_created(nothing, &["demo", "--keep=/proc/new"], "hint: check the path")]
+#[case::directory_at_a_file(configured, &["demo", "--keep=ralph.toml"], "hint: name another path")]
+#[case::init_in_a_directory_that_cannot_be_created(nothing, &["init", "/proc/new"], "hint: check the path")]
+#[case::manual_in_a_directory_that_cannot_be_created(nothing, &["man", "--dir=/proc/new"], "hint: check the path")]
+#[case::edit_with_a_file_that_is_missing(paused, &["edit", "--file=missing"], "hint: check the path")]
+#[case::lint_of_a_directory(ready, &["lint", "."], "hint: name a file: this is a directory")]
+#[case::lint_of_a_file_that_is_no_text(binary, &["lint"], "hint: name a text file, or save this one as UTF-8")]
+#[case::lint_of_the_starter_task(initialized, &["lint"], "hint: correct the lines above, then `ralph lint` checks them; docs/guide/task-file.md")]
+#[case::retry_without_an_iteration(queued, &["retry", "--from=9"], "hint: `ralph resume r")]
+#[case::gateway_without_an_address(ready, &["gateway", "check", "--auth=gateway"], "hint: set `model_endpoint.base_url`")]
 fn the_last_line_says_what_to_do_next(
     #[case] place: fn() -> Place,
     #[case] args: &[&str],
