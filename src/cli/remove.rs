@@ -57,15 +57,17 @@ pub(super) async fn prune(context: &Context, args: PruneArgs) -> CliResult {
         }
         context.ui.data(&run.facts().id)?;
     }
+    if runs.is_empty() {
+        context.ui.say("No run at rest is that old: nothing to remove.");
+        context.ui.next("`ralph status` lists the runs");
+        return Ok(CliExit::Success);
+    }
     let verb = if args.dry_run { "Would remove" } else { "Removed" };
     context
         .ui
         .say(format_args!("{verb} {}.", counted(runs.len(), "run")));
-    let has_more_to_do = args.dry_run && !runs.is_empty();
-    context.ui.next(if has_more_to_do {
-        WITHOUT_DRY_RUN
-    } else {
-        REMAINING
-    });
+    context
+        .ui
+        .next(if args.dry_run { WITHOUT_DRY_RUN } else { REMAINING });
     Ok(CliExit::Success)
 }

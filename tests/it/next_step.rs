@@ -101,6 +101,20 @@ fn queued() -> Place {
     place
 }
 
+/// A task file with bytes that are no text.
+fn binary() -> Place {
+    let place = empty();
+    std::fs::write(place.repo().join("ralph_task.md"), [0xff, 0xfe]).unwrap();
+    place
+}
+
+/// A task as `ralph init` writes it.
+fn initialized() -> Place {
+    let place = empty();
+    finish(place.ralph(&["init"]).env("DOCKER_HOST", NO_ENGINE)).expect(0, &[]);
+    place
+}
+
 /// The same after a run that waits for a person.
 fn paused() -> Place {
     crate::control::resting()
@@ -134,7 +148,7 @@ fn paused() -> Place {
 #[case::resume(nothing, &["resume"], "hint: `ralph run` starts one")]
 #[case::pause(nothing, &["pause"], "hint: `ralph status` lists the runs")]
 #[case::image(ready, &["image", "build"], "hint: start Docker or podman")]
-#[case::image_plan(ready, &["image", "build", "--dry-run"], "next: the same command without `--dry-run` does this")]
+#[case::image_plan(ready, &["image", "build", "--dry-run"], "next: start Docker or podman")]
 #[case::token(ready, &["token", "check", "--agent", "claude"], "next: `ralph token check --agent claude --auth oauth --verify`")]
 #[case::no_token(ready, &["token", "check", "--agent", "cursor"], "hint: store a new one: `ralph token store --agent cursor")]
 #[case::selftest(ready, &["selftest", "--type", "local"], "hint: `ralph doctor env`")]
@@ -146,7 +160,8 @@ fn paused() -> Place {
 #[case::removed(done, &["rm", "r"], "next: `ralph status` shows the runs that are left")]
 #[case::pruned(done, &["prune", "--older-than=0s"], "next: `ralph status` shows the runs that are left")]
 #[case::would_be_pruned(done, &["prune", "--older-than=0s", "--dry-run"], "next: the same command without `--dry-run` removes them")]
-#[case::nothing_would_be_pruned(done, &["prune", "--older-than=7d", "--dry-run"], "next: `ralph status` shows the runs that are left")]
+#[case::nothing_would_be_pruned(done, &["prune", "--older-than=7d", "--dry-run"], "next: `ralph status` lists the runs")]
+#[case::nothing_is_pruned(done, &["prune", "--older-than=7d"], "next: `ralph status` lists the runs")]
 #[case::sandboxes_pruned(done, &["sandbox", "prune", "--type=local"], "next: `ralph sandbox ls` shows the sandboxes that are left")]
 #[case::config(ready, &["config", "show"], "next: change a value in `ralph.toml`, or for one run with `ralph run --set KEY=VALUE`")]
 #[case::evidence_key(ready, &["evidence", "key"], "next: commit this key (")]
@@ -336,15 +351,6 @@ fn the_status_of_a_run_names_its_repository_elsewhere() {
 }
 
 #[test]
-fn status_creates_no_store() {
-    let place = queued();
-    for name in ["ralph.db", "ralph.db-wal", "ralph.db-shm"] {
-        let _ = std::fs::remove_file(place.home().join(name));
-    }
-    place.run(&["status"]).expect(0, &["next: `ralph resume r"]);
-    assert!(!place.home().join("ralph.db").exists());
-}
-#[test]
 fn status_shows_which_runs_are_queued() {
     let place = queued();
     let shown = place.run(&["status"]);
@@ -353,3 +359,12 @@ fn status_shows_which_runs_are_queued() {
     assert_eq!(place.status()["state"], "interrupted");
 }
 
+#[test]
+fn status_creates_no_store() {
+    let place = queued();
+    for name in ["ralph.db", "ralph.db-wal", "ralph.db-shm"] {
+        let _ = std::fs::remove_file(place.home().join(name));
+    }
+    place.run(&["status"]).expect(0, &["next: `ralph resume r"]);
+    assert!(!place.home().join("ralph.db").exists());
+}
