@@ -432,6 +432,7 @@ pub(crate) fn read_task_text(path: &Path) -> Result<Option<String>, AssemblyErro
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| {
             AssemblyError::usage(format!("`{}` is not UTF-8 text", path.display()))
                 .with_topic(ErrorTopic::Task)
+                .with_hint("name a text file, or save this one as UTF-8")
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error("read", path)(error)),

@@ -247,9 +247,10 @@ impl RunControl {
         let mut earlier = standing_records(&lines);
         if earlier.pop().is_none() {
             let id = &run.facts().id;
-            return Err(AssemblyError::usage(format!(
-                "run `{id}` has no iteration to take back"
-            )));
+            return Err(
+                AssemblyError::usage(format!("run `{id}` has no iteration to take back"))
+                    .with_hint(format!("`ralph resume {id}` continues it")),
+            );
         }
         let is_good = |record: &&&IterationRecord| {
             !record.score.gutter && record.tests.as_ref().is_none_or(CheckResult::passed)

@@ -136,7 +136,7 @@ impl AssemblyError {
         );
         Self::usage(message)
             .with_topic(ErrorTopic::Task)
-            .with_hint("correct the lines above, then `ralph lint` checks them; `ralph init` writes an example to compare with")
+            .with_hint("correct the lines above, then `ralph lint` checks them; docs/guide/task-file.md explains each part")
     }
 
     /// There is no file at the path of the task.
@@ -245,9 +245,22 @@ fn explain_finding(path: &Path, finding: &TaskError) -> String {
 /// For `map_err`: an I/O error with what was tried on which path.
 pub(crate) fn io_error(operation: &str, path: &Path) -> impl FnOnce(io::Error) -> AssemblyError {
     let message = format!("cannot {operation} `{}`", path.display());
-    move |error| {
-        let hint = is_full_disk(&error).then_some(FULL_DISK);
-        AssemblyError::runtime(format!("{message}: {error}")).with_hint_of(hint)
+    move |error| AssemblyError::runtime(format!("{message}: {error}")).with_hint(io_hint(&error))
+}
+
+/// What to do about an I/O error on a path that the message names.
+fn io_hint(error: &io::Error) -> &'static str {
+    use io::ErrorKind::{
+        AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
+        StorageFull,
+    };
+    match error.kind() {
+        StorageFull => FULL_DISK,
+        NotFound => "check the path: a part of it does not exist",
+        AlreadyExists | NotADirectory => "name another path: a part of this one is a file",
+        IsADirectory => "name a file: this is a directory",
+        PermissionDenied | ReadOnlyFilesystem => "check the permissions of the path, or name another one",
+        _ => "check the path and its permissions",
     }
 }
 
@@ -279,7 +292,7 @@ from_errors! {
     MeterError => Runtime, Budget;
     NameError => Usage, Configuration;
     ScriptError => Usage, Task;
-    UpstreamError => Usage, Credentials;
+    UpstreamError => Usage, Credentials, hint;
 }
 
 impl From<GitHubError> for AssemblyError {

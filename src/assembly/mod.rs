@@ -41,7 +41,7 @@ pub(crate) mod litellm_config;
 mod model_overview;
 pub(crate) mod package_clients;
 mod person_command;
-mod preflight;
+pub(crate) mod preflight;
 mod profile_choice;
 pub(crate) mod provider;
 pub(crate) mod provider_image;

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::credential::CredentialSource;
 use crate::event::PreflightResult;
 use crate::gateway::broker::{self, ModelUpstream, VerifyError};
-use crate::model::{DirectService, GATEWAY_KEY, ModelError, OpenAiCompatible};
+use crate::model::{DirectService, GATEWAY_KEY, ModelError, OpenAiCompatible, is_nearby};
 use crate::network::{HostName, PackageConfig, Policy};
 use crate::runner::Precondition;
 use crate::sandbox::NetworkEnforcement;
@@ -170,6 +170,11 @@ async fn check_direct(
     } else {
         ""
     };
+    let program = match service.prefix {
+        "ollama" => "Ollama (`ollama serve`)",
+        _ => "the service",
+    };
+    let unreachable = || format!("{}, then `ralph resume`", unreachable_hint(url, program));
     match (verified, variable) {
         (Ok(Some(Ok(()))), Some(variable)) => ready(format!("{url} accepts `{variable}`")),
         (Ok(Some(Ok(()))), None) => ready(format!("{} answers at {url} without a key{free}", service.name)),
@@ -191,8 +196,8 @@ async fn check_direct(
         (Ok(Some(Err(ModelError::Refused { status, .. }))), _) => {
             ready(format!("not verified: {url} answered with HTTP {status}"))
         }
-        (Ok(Some(Err(error))), _) => not_ready(error_chain(&error), UNREACHABLE_HINT),
-        (Err(_), _) => not_ready(format!("{url}: the service does not answer"), UNREACHABLE_HINT),
+        (Ok(Some(Err(error))), _) => not_ready(error_chain(&error), unreachable()),
+        (Err(_), _) => not_ready(format!("{url}: the service does not answer"), unreachable()),
     }
 }
 
@@ -206,7 +211,14 @@ fn forbidden_hint(hint: &str) -> String {
     }
 }
 
-const UNREACHABLE_HINT: &str = "check the network of the host and the address, then `ralph resume`";
+/// What to do about a program that does not answer at this address.
+pub(crate) fn unreachable_hint(url: &str, program: &str) -> String {
+    if is_nearby(url) {
+        format!("start {program}, or correct its address {url}")
+    } else {
+        "check the network of the host and the address".to_owned()
+    }
+}
 
 /// Fails when the policy keeps an agent from its model. Nothing is allowed for it automatically.
 fn network_check(
@@ -351,7 +363,11 @@ impl CredentialVerifier {
         if matches!(self, Self::Sandbox(..)) {
             return ready(format!("not verified: the host does not reach {service}"));
         }
-        not_ready(format!("{service}: {unreachable}"), UNREACHABLE_HINT)
+        let hint = unreachable_hint(service, "the service");
+        not_ready(
+            format!("{service}: {unreachable}"),
+            format!("{hint}, then `ralph resume`"),
+        )
     }
 }
 
@@ -371,6 +387,16 @@ mod tests {
 
     use super::*;
     use crate::network::PolicyRule;
+
+    #[rstest]
+    #[case::here(
+        "http://127.0.0.1:11434/v1",
+        "start Ollama (`ollama serve`), or correct its address http://127.0.0.1:11434/v1"
+    )]
+    #[case::elsewhere("https://models.example/v1", "check the network of the host and the address")]
+    fn a_service_here_is_to_be_started(#[case] url: &str, #[case] expected: &str) {
+        assert_eq!(unreachable_hint(url, "Ollama (`ollama serve`)"), expected);
+    }
 
     #[rstest]
     #[case::nothing_is_open(Policy::deny(), Some("api.anthropic.com"))]

@@ -21,10 +21,8 @@ pub(super) struct LiveRunArgs {
 #[command(allow_missing_positional = true)]
 pub(super) struct NoteArgs {
     /// The run; the newest one by default
-    #[arg(allow_hyphen_values = true)]
     run: Option<String>,
-    /// The note; `-` reads it from stdin
-    #[arg(allow_hyphen_values = true)]
+    /// The note; `-` reads it from stdin, and `--` goes before one that begins with `-`
     text: String,
 }
 

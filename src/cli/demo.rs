@@ -3,19 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use crate::assembly::Ralph;
+use crate::config::SandboxType;
 use crate::exec::{Command, Discard};
 use crate::state::{RunDir, RunOutcomeKind, write_atomically};
 use crate::text::shell_word;
 
 use super::run::{EventOutputArgs, drive_to_end, start, summarize};
 use super::terminal::EventFormat;
-use super::{CliError, CliResult, Context, ErrorTopic, io_error};
+use super::{CliError, CliResult, Context, ErrorTopic, io_error, temp_dir};
 
 /// Show a whole run on a small repository with a scripted model; needs no account
 #[derive(Debug, clap::Args)]
 pub(super) struct DemoArgs {
     /// The provider; `local` needs nothing but git
-    #[arg(long = "type", value_name = "PROVIDER", default_value = "local")]
+    #[arg(long = "type", value_name = "PROVIDER", default_value = "local", value_parser = SandboxType::ALL.map(SandboxType::name))]
     provider: String,
     /// The image, for a provider that uses images
     #[arg(long, value_name = "IMAGE")]
@@ -134,8 +135,7 @@ impl DemoDir {
 
     fn create(context: &Context, keep: Option<&Path>) -> Result<Self, CliError> {
         let Some(dir) = keep else {
-            let dir = tempfile::Builder::new().prefix("ralph-demo-").tempdir();
-            let dir = dir.map_err(io_error("create", Path::new("a temporary directory")))?;
+            let dir = temp_dir()?;
             return Ok(Self {
                 path: dir.path().to_owned(),
                 temporary: Some(dir),

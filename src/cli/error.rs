@@ -25,8 +25,12 @@ pub(super) enum CliExit {
 
 /// A directory that is removed when it is dropped.
 pub(super) fn temp_dir() -> Result<tempfile::TempDir, CliError> {
-    tempfile::tempdir().map_err(|error| {
-        CliError::runtime(format!("cannot create a temporary directory: {error}"))
-            .with_topic(ErrorTopic::Configuration)
-    })
+    tempfile::Builder::new()
+        .prefix("ralph-")
+        .tempdir()
+        .map_err(|error| {
+            CliError::runtime(format!("cannot create a temporary directory: {error}"))
+                .with_topic(ErrorTopic::Configuration)
+                .with_hint("set TMPDIR to a directory that you can write to, on a disk with free space")
+        })
 }

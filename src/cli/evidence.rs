@@ -134,16 +134,19 @@ async fn find(context: &Context, revision: &str) -> Result<(Repository, ObjectId
     let repository = Repository::open(surroundings.host(), surroundings.dir()).await?;
     let commit = repository.resolve(revision).await?;
     let note = read_note(&repository, &commit).await?;
-    let note = note.ok_or_else(|| {
-        CliError::runtime(format!(
-            "commit {commit} has no evidence: `{NOTES_REF}` has no note for it"
-        ))
+    if let Some(note) = note {
+        return Ok((repository, commit, note));
+    }
+    // Only the commit that a run hands back has a note.
+    let last = "name the last commit of a run, such as its branch";
+    let hint = match repository.remote_url("origin").await? {
+        Some(_) => format!("{last}, or get its note with `git fetch origin {NOTES_REF}:{NOTES_REF}`"),
+        None => last.to_owned(),
+    };
+    let message = format!("commit {commit} has no evidence: `{NOTES_REF}` has no note for it");
+    Err(CliError::runtime(message)
         .with_topic(ErrorTopic::Evidence)
-        .with_hint(format!(
-            "get the notes with `git fetch origin {NOTES_REF}:{NOTES_REF}`"
-        ))
-    })?;
-    Ok((repository, commit, note))
+        .with_hint(hint))
 }
 
 fn given_key(context: &Context, file: &Path) -> Result<TrustedKey, CliError> {

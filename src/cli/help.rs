@@ -1,8 +1,9 @@
 //! The help: commands in groups by what people do, and examples for each. Both come from `templates/help.txt`.
 
-use clap::CommandFactory;
+use clap::{Args, CommandFactory};
 
-use super::CliArgs;
+use super::usage::WITHOUT_SETTINGS;
+use super::{CliArgs, GlobalArgs};
 
 /// `# group`, `## command` and its examples, one per line.
 const TEXT: &str = include_str!("../../templates/help.txt");
@@ -32,12 +33,18 @@ pub(super) fn command(width: usize) -> clap::Command {
     ))
 }
 
-/// Adds the examples of this command and of those below it.
+/// Adds the examples of this command and of those below it, and hides options that it refuses.
 fn with_examples(command: clap::Command, path: &str) -> clap::Command {
     let command = command.mut_subcommands(|child| {
         let path = format!("{path} {}", child.get_name());
         with_examples(child, &path)
     });
+    let command = if WITHOUT_SETTINGS.contains(&path) {
+        let refused = GlobalArgs::augment_args(clap::Command::default());
+        command.args(refused.get_arguments().map(|option| option.clone().hide(true)))
+    } else {
+        command
+    };
     let mut lines = examples(path);
     if lines.is_empty() {
         let below = command.get_subcommands();

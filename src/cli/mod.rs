@@ -41,6 +41,7 @@ mod submit;
 mod terminal;
 mod token;
 mod ui;
+mod usage;
 mod warnings;
 mod watch;
 mod worker;
@@ -50,14 +51,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::error::ErrorKind;
-use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::agent::AgentRecord;
 use crate::assembly::{AssemblyContext, Ralph, RalphBuilder, RunControl, Surroundings};
 use crate::config::ConfigOverride;
 use crate::state::Intervention;
-use crate::text::cut_middle;
 
 use error::{CliError, CliExit, CliResult, ErrorTopic, io_error, temp_dir};
 use overrides::{choice_options, configuration, flags};
@@ -66,9 +65,6 @@ use ui::Ui;
 
 pub use json_schema::{json_reference, json_schemas};
 pub use reference::cli_reference;
-
-/// The longest line of a message about wrong arguments, in characters.
-const LONGEST_LINE: usize = 400;
 
 /// Runs coding agents unattended, in a loop, inside a sandbox, and hands back a pull request
 #[derive(Debug, Parser)]
@@ -201,9 +197,9 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
-    let (args, prints_json) = match parse(arguments) {
+    let (args, prints_json) = match usage::parse(arguments) {
         Ok(parsed) => parsed,
-        Err(error) => return usage(&error),
+        Err(exit) => return exit,
     };
     let surroundings = match Surroundings::from_process() {
         Ok(surroundings) => surroundings,
@@ -232,24 +228,6 @@ fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
             ui.error(&error);
             exit
         }
-    }
-}
-
-/// The arguments, and whether the command prints JSON.
-fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(CliArgs, bool), clap::Error> {
-    let width = ui::columns().map_or(help::WIDTH, |columns| help::WIDTH.min(columns.into()));
-    let mut command = help::command(width);
-    let mut matches = command.try_get_matches_from_mut(arguments)?;
-    let prints_json = prints_json(&matches);
-    let args = CliArgs::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
-    Ok((args, prints_json))
-}
-
-/// Whether the command that was given has a flag `--json`, which is set.
-fn prints_json(matches: &ArgMatches) -> bool {
-    match matches.subcommand() {
-        Some((_, below)) => prints_json(below),
-        None => matches!(matches.try_get_one::<bool>("json"), Ok(Some(true))),
     }
 }
 
@@ -308,38 +286,6 @@ fn block_on<F: Future<Output = CliResult>>(future: F) -> CliResult {
         .build()
         .map_err(|error| CliError::runtime(format!("cannot start the async runtime: {error}")))?;
     runtime.block_on(future)
-}
-
-/// Prints help and version to stdout, and usage errors like other errors.
-fn usage(error: &clap::Error) -> CliExit {
-    let ui = Ui::new(true);
-    let text = error.render().to_string();
-    // An argument may be a file by mistake.
-    let lines = text.lines().map(|line| cut_middle(line, LONGEST_LINE));
-    let text = if error.use_stderr() {
-        lines.collect::<Vec<_>>().join("\n")
-    } else {
-        text
-    };
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        ui.say(text.trim_end());
-        return CliExit::Usage;
-    }
-    if !error.use_stderr() {
-        return match ui.data(text.trim_end()) {
-            Ok(()) => CliExit::Success,
-            Err(error) => ui.error(&error),
-        };
-    }
-    let text = text.trim_start_matches("error: ").trim_end();
-    // Clap's last paragraph says what to do next.
-    let (problem, next) = text.rsplit_once("\n\n").unwrap_or((text, ""));
-    ui.say(format_args!("ralph: {problem}"));
-    ui.say(format_args!("see: {}", ErrorTopic::Usage.url()));
-    if !next.is_empty() {
-        ui.say(next);
-    }
-    CliExit::Usage
 }
 
 /// The help text of an option that takes the name of an agent.

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::assembly::configuration::project_dir;
-use crate::assembly::{NetworkUse, RunControl, image, package_clients};
+use crate::assembly::{NetworkUse, RunControl, image, package_clients, provider};
 use crate::gateway::audit::AuditVerdict;
 use crate::network::{Denial, Policy, PolicyRequest, RequestContent, RequestHost, host_rule};
-use crate::sandbox::SandboxError;
 use crate::sandbox::docker::SealPlan;
+use crate::sandbox::{NetworkEnforcement, SandboxError};
 use crate::state::{Intervention, RunDir};
 
 use super::control::said;
@@ -74,6 +74,9 @@ pub(super) async fn network(context: &Context, command: NetworkCommand) -> CliRe
     }
 }
 
+/// Why a run may have no recorded connections.
+const WHAT_IS_RECORDED: &str = "only sandboxes behind the gateway are recorded, not those of `local`";
+
 /// The port of HTTPS.
 const TLS_PORT: u16 = 443;
 
@@ -94,7 +97,7 @@ pub(super) struct NetworkCheck {
 }
 
 async fn check(context: &Context, args: CheckNetworkArgs) -> CliResult {
-    let policy = policy(context).await?;
+    let (policy, is_enforced) = policy(context).await?;
     let (host, port) = args.target;
     let inspected = host.name().is_some_and(|name| policy.inspects(name, port));
     let seen = match args.method.zip(args.path) {
@@ -135,14 +138,32 @@ async fn check(context: &Context, args: CheckNetworkArgs) -> CliResult {
     let opened = if inspected { " (inspected)" } else { "" };
     let text = format!("{verdict}: {host}:{port}{opened}: {reason}");
     context.ui.report(args.json, &checked, text)?;
+    let missing = judged
+        .err()
+        .and_then(|denial| missing_rule(&denial, &request.host, port));
+    if let Some(rule) = missing.filter(|_| is_enforced) {
+        context
+            .ui
+            .next(format_args!("add `{rule}` to sandbox.network.allowed"));
+    }
     Ok(match verdict {
         AuditVerdict::Allowed => CliExit::Success,
         AuditVerdict::Denied => CliExit::Failure,
     })
 }
 
+/// The rule that would allow a denied request, if it is denied because there is no such rule.
+fn missing_rule(denial: &Denial, host: &RequestHost, port: u16) -> Option<String> {
+    match denial {
+        Denial::NotListed if matches!(port, 80 | TLS_PORT) => Some(host.to_string()),
+        Denial::NotListed | Denial::Port { .. } => Some(format!("{host}:{port}")),
+        Denial::Request { wanted, .. } => Some(wanted.clone()),
+        _ => None,
+    }
+}
+
 async fn rules(context: &Context) -> CliResult {
-    let policy = policy(context).await?;
+    let (policy, _) = policy(context).await?;
     match SealPlan::new(&policy).map_err(SandboxError::from)? {
         Some(plan) => context.ui.data(plan.to_string().trim_end())?,
         None => context
@@ -152,9 +173,18 @@ async fn rules(context: &Context) -> CliResult {
     Ok(CliExit::Success)
 }
 
-/// The policy of a run that would start in this directory, as far as it is known without building the image.
-async fn policy(context: &Context) -> Result<Policy, CliError> {
+/// The policy of a run that would start in this directory, as far as it is known without building the image, and whether the
+/// provider enforces it. A warning says if it does not.
+async fn policy(context: &Context) -> Result<(Policy, bool), CliError> {
     let config = configuration(context, Vec::new())?;
+    let provider = provider::create_provider(&context.assembly, &config)?;
+    let is_enforced = provider.capabilities().network != NetworkEnforcement::Nothing;
+    if !is_enforced {
+        context.ui.say(format_args!(
+            "warning: `{}` enforces no network policy: a run there reaches every host",
+            provider.name()
+        ));
+    }
     let project = project_dir(context.surroundings().dir());
     let image = if package_clients::depends_on_image(&config) {
         let found = image::find(&context.assembly, &config, &project).await;
@@ -168,7 +198,9 @@ async fn policy(context: &Context) -> Result<Policy, CliError> {
     } else {
         None
     };
-    package_clients::network_policy(&context.assembly, &config, Some(&project), image.as_deref()).await
+    let policy =
+        package_clients::network_policy(&context.assembly, &config, Some(&project), image.as_deref()).await?;
+    Ok((policy, is_enforced))
 }
 
 fn allow(context: &Context, args: AllowNetworkArgs) -> CliResult {
@@ -190,18 +222,22 @@ fn allow(context: &Context, args: AllowNetworkArgs) -> CliResult {
 
 /// Lists what `ralph network allow` would allow.
 fn list_blocked(context: &Context, run: &RunDir) -> CliResult {
+    let used = RunControl::network_use(run)?;
+    let is_recorded = !used.reached.is_empty() || !used.blocked.is_empty();
     let mut hosts = BTreeSet::new();
-    for asked in RunControl::network_use(run)?.blocked {
+    for asked in used.blocked {
         hosts.extend(asked.suggestion().filter(|line| host_rule(line).is_ok()));
     }
     for host in &hosts {
         context.ui.data(host)?;
     }
     let id = &run.facts().id;
-    context.ui.say(if hosts.is_empty() {
-        format!("No host was blocked that run {id} could be allowed to reach.")
-    } else {
-        format!("These hosts were blocked. `ralph network allow {id} HOST` allows one.")
+    context.ui.say(match (hosts.is_empty(), is_recorded) {
+        (false, _) => format!("These hosts were blocked. `ralph network allow {id} HOST` allows one."),
+        (true, true) => format!("No host was blocked that run {id} could be allowed to reach."),
+        (true, false) => {
+            format!("No host was blocked: no connections of run {id} are recorded; {WHAT_IS_RECORDED}.")
+        }
     });
     Ok(CliExit::Success)
 }
@@ -230,7 +266,7 @@ fn suggest(context: &Context, run: Option<&str>, json: bool) -> CliResult {
         return Err(
             CliError::runtime(format!("no connections of run `{id}` are recorded"))
                 .with_topic(ErrorTopic::Network)
-                .with_hint("only sandboxes behind the gateway are recorded, not those of `local`"),
+                .with_hint(WHAT_IS_RECORDED),
         );
     }
     context
@@ -264,6 +300,11 @@ fn to_toml(suggested: &NetworkUse) -> String {
 }
 
 fn parse_target(text: &str) -> Result<(RequestHost, u16), String> {
+    if text.contains("://") {
+        return Err(
+            "expected a host name without `http://`, as in `example.com` or `example.com:8080`".to_owned(),
+        );
+    }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => {
             let wrong = |_| "the port must be a number from 1 to 65535".to_owned();

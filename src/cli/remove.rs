@@ -76,13 +76,15 @@ pub(super) async fn prune(context: &Context, args: PruneArgs) -> CliResult {
     if let Some(queue) = queue {
         queue.close().await;
     }
+    if pruned == 0 {
+        context.ui.say("No run at rest is that old: nothing to remove.");
+        context.ui.next("`ralph status` lists the runs");
+        return Ok(CliExit::Success);
+    }
     let verb = if args.dry_run { "Would remove" } else { "Removed" };
     context.ui.say(format_args!("{verb} {}.", counted(pruned, "run")));
-    let has_more_to_do = args.dry_run && pruned > 0;
-    context.ui.next(if has_more_to_do {
-        WITHOUT_DRY_RUN
-    } else {
-        REMAINING
-    });
+    context
+        .ui
+        .next(if args.dry_run { WITHOUT_DRY_RUN } else { REMAINING });
     Ok(CliExit::Success)
 }

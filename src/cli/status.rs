@@ -1,5 +1,6 @@
 //! `ralph status`
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::assembly::{RunStatus, store};
@@ -37,36 +38,48 @@ pub(super) async fn status(context: &Context, args: &StatusArgs) -> CliResult {
             .say("No runs yet. `ralph run` starts one, `ralph demo` shows one.");
         return Ok(CliExit::Success);
     }
+    if args.json {
+        context.ui.json(&rows)?;
+        return Ok(CliExit::Success);
+    }
+    let queue = tokio::time::timeout(LONGEST_LOOK, queue_states(context, &rows)).await;
+    // A queue that cannot be read does not matter here.
+    let queue = queue.ok().and_then(Result::ok).unwrap_or_default();
     let details = rows.iter().filter(|_| args.run.is_some()).map(details);
     context
         .ui
-        .report(args.json, &rows, table(&rows) + &details.collect::<String>())?;
-    if args.json {
-        return Ok(CliExit::Success);
-    }
+        .data(table(&rows, &queue) + &details.collect::<String>())?;
     let running = rows.iter().rfind(|row| row.state == "running");
     if let Some(row) = running.or(rows.last()) {
-        let in_queue = tokio::time::timeout(LONGEST_LOOK, queue_state(context, row)).await;
-        // A queue that cannot be read does not matter here.
-        let in_queue = in_queue.ok().and_then(Result::ok).flatten();
-        context.ui.next(next_step(context, row, in_queue));
+        context
+            .ui
+            .next(next_step(context, row, queue.get(&row.run).copied()));
     }
     Ok(CliExit::Success)
 }
 
-/// Where a run that no process here works on is in the queue. Its journal does not say so.
-async fn queue_state(context: &Context, row: &RunStatus) -> Result<Option<QueueState>, CliError> {
-    if row.state != "interrupted" {
-        return Ok(None);
+/// Where the runs that no process here works on are in the queue. Their journals do not say so.
+async fn queue_states(
+    context: &Context,
+    rows: &[RunStatus],
+) -> Result<HashMap<String, QueueState>, CliError> {
+    let mut states = HashMap::new();
+    let interrupted = || rows.iter().filter(|row| row.state == "interrupted");
+    if interrupted().next().is_none() {
+        return Ok(states);
     }
     let (surroundings, config) = (context.surroundings(), quiet_configuration(context, Vec::new())?);
     if !store::has_store(surroundings, &config)? {
-        return Ok(None);
+        return Ok(states);
     }
     let store = store::open_store(surroundings, &config).await?;
-    let queued = store.queue_row(&RunId::parse(&row.run)?).await;
+    for row in interrupted() {
+        if let Some(found) = store.queue_row(&RunId::parse(&row.run)?).await? {
+            states.insert(row.run.clone(), found.state);
+        }
+    }
     store.close().await;
-    Ok(queued?.map(|row| row.state))
+    Ok(states)
 }
 
 /// What to do with this run.
@@ -91,7 +104,7 @@ fn next_step(context: &Context, row: &RunStatus, in_queue: Option<QueueState>) -
     }
 }
 
-fn table(rows: &[RunStatus]) -> String {
+fn table(rows: &[RunStatus], queue: &HashMap<String, QueueState>) -> String {
     let mut cells = vec![["RUN", "STATE", "ITERATIONS", "TICKED", "COST", "TASK"].map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
         let ticked = row.checkboxes.iter().filter(|one| one.ticked).count();
@@ -102,7 +115,10 @@ fn table(rows: &[RunStatus]) -> String {
         };
         [
             row.run.clone(),
-            row.state.clone(),
+            match queue.get(&row.run) {
+                Some(QueueState::Queued) => "queued".to_owned(),
+                _ => row.state.clone(),
+            },
             row.iterations.to_string(),
             format!("{ticked}/{}", row.checkboxes.len()),
             cost,

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use crate::assembly::store;
-use crate::id::RunId;
 use crate::service::{SubmitRequest, SubmittedRun, submit};
 use crate::store::{Label, Store, StoreError};
 
@@ -36,7 +35,7 @@ pub(super) struct SubmitArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i64>,
     /// The earliest start, as in `2026-11-17T20:00:00Z`
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     not_before: Option<Timestamp>,
     /// After this many attempts without a result the run waits for a person; 3 by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -58,7 +57,7 @@ impl SubmitArgs {
 pub(super) async fn submit_run(context: &Context, args: SubmitArgs) -> CliResult {
     let store = open_store(context).await?;
     let run = if let Some(run) = &args.run {
-        let run = RunId::parse(run)?;
+        let run = context.control()?.find(run)?.facts().id.clone();
         if args.changes_the_queue() && store.queue_row(&run).await?.is_some() {
             let message = format!(
                 "run `{run}` was queued before, and keeps its labels, priority, earliest start and attempts"
@@ -99,6 +98,11 @@ pub(super) async fn submit_run(context: &Context, args: SubmitArgs) -> CliResult
 pub(super) async fn open_store(context: &Context) -> Result<Store, CliError> {
     let config = quiet_configuration(context, Vec::new())?;
     store::open_store(context.surroundings(), &config).await
+}
+
+fn parse_time(text: &str) -> Result<Timestamp, String> {
+    let expected = |_| "expected a time such as `2026-11-17T20:00:00Z`".to_owned();
+    text.parse().map_err(expected)
 }
 
 /// For clap.

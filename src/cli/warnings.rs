@@ -41,11 +41,12 @@ impl<P: Fn(&str) + 'static> Subscriber for WarningPrinter<P> {
     fn exit(&self, _: &Id) {}
 }
 
-/// A warning in words: its message, then its other fields.
+/// A warning in words: its message, its fields and the error that caused it.
 #[derive(Default)]
 struct WarningText {
     message: String,
     fields: Vec<String>,
+    cause: Option<String>,
 }
 
 impl WarningText {
@@ -55,16 +56,19 @@ impl WarningText {
             // Writing to a string does not fail.
             let _ = write!(line, " ({})", self.fields.join(", "));
         }
+        if let Some(cause) = self.cause {
+            let _ = write!(line, ": {cause}");
+        }
         line
     }
 }
 
 impl Visit for WarningText {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == MESSAGE {
-            self.message = format!("{value:?}");
-        } else {
-            self.fields.push(format!("{}: {value:?}", field.name()));
+        match field.name() {
+            MESSAGE => self.message = format!("{value:?}"),
+            "error" => self.cause = Some(format!("{value:?}")),
+            name => self.fields.push(format!("{name}: {value:?}")),
         }
     }
 
@@ -93,7 +97,7 @@ mod tests {
         assert_eq!(
             receiver.try_iter().collect::<Vec<_>>(),
             [
-                "cannot remove a sandbox (sandbox: blue, error: no space left, count: 2)",
+                "cannot remove a sandbox (sandbox: blue, count: 2): no space left",
                 "short"
             ]
         );

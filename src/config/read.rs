@@ -248,7 +248,7 @@ pub(super) fn state_remote<'de, D: Deserializer<'de>>(from: D) -> Result<Option<
 
 /// The name of an image.
 pub(super) fn image<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ImageReference>, D::Error> {
-    let expected = "the name of an image such as \"debian:trixie-slim\"";
+    let expected = "the name of an image in lower case, such as \"debian:trixie-slim\"";
     parsed(from, expected, |text| ImageReference::parse(text).ok())
 }
 

@@ -164,7 +164,7 @@ impl DirectService {
 }
 
 /// Whether an address is on this computer or in a private network.
-fn is_nearby(base_url: &str) -> bool {
+pub(crate) fn is_nearby(base_url: &str) -> bool {
     let url = Url::parse(base_url).ok();
     let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');

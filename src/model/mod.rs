@@ -37,6 +37,7 @@ mod unrouted_model;
 
 use async_trait::async_trait;
 
+pub(crate) use direct::is_nearby;
 pub use direct::{DIRECT_SERVICES, DirectService};
 pub use error::{AttemptError, ModelError};
 pub use message::{MessageRole, ModelMessage};

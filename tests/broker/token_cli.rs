@@ -118,11 +118,25 @@ async fn the_service_is_asked_before_a_key_is_stored() {
 
     let other = ModelService::scripted("another-key-entirely", |_| Answer::Words(USED)).await;
     let failed = check(&other.base_url());
-    failed.expect(1, &["requests with the Anthropic API key would not be served"]);
+    failed.expect(
+        1,
+        &[
+            "requests with the Anthropic API key would not be served",
+            "hint: store a valid credential: `ralph token store --agent claude --auth api-key`",
+        ],
+    );
     assert!(failed.stdout.contains(
         "FAIL the service accepts the stored credential: HTTP 401: ralph: api.anthropic.com: the service refused the stored credential"
     ));
     assert!(!format!("{passed:?}{failed:?}").contains("CANARY"));
+
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let failed = check(&format!("http://{nobody}"));
+    let hint = format!("hint: start the service, or correct its address http://{nobody}");
+    failed.expect(1, &["warning: a call cannot be forwarded: ", &hint]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

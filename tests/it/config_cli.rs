@@ -77,6 +77,7 @@ fn the_schema_describes_every_key() {
 #[case::bad_toml("a = \n", &["ralph.toml:1:"])]
 #[case::unknown_key("[budget]\nmax_iteration = 3\n", &["ralph.toml:2:1", "unknown key `budget.max_iteration`", "did you mean `budget.max_iterations`?"])]
 #[case::wrong_type("[budget]\nmax_iterations = \"x\"\n", &["ralph.toml:2:18", "expected a whole number"])]
+#[case::upper_case("[image]\nbase = \"UPPER\"\n", &["ralph.toml:2:8", "the name of an image in lower case"])]
 #[case::unknown_word("[agent]\nname = \"clod\"\n", &["ralph.toml:2:8", "`claude`"])]
 fn a_mistake_in_the_file_is_named_with_its_place(#[case] text: &str, #[case] said: &[&str]) {
     let place = Place::new();
@@ -92,11 +93,32 @@ fn a_mistake_in_the_file_is_named_with_its_place(#[case] text: &str, #[case] sai
 #[case::set_without_a_value(&["--set", "budget.max_iterations", "config", "show"], &["KEY=VALUE", "hint: "])]
 #[case::set_of_an_unknown_key(&["--set", "budget.max_iteration=1", "config", "show"], &["--set budget.max_iteration", "did you mean"])]
 #[case::set_to_the_wrong_type(&["--set", "budget.max_iterations=many", "config", "show"], &["expected a whole number"])]
-#[case::unknown_command(&["resum"], &["unrecognized subcommand 'resum'", "some similar subcommands exist: 'submit', 'resume'"])]
+#[case::unknown_command(&["resum"], &["unrecognized subcommand 'resum'", "a similar subcommand exists: 'resume'"])]
 #[case::unknown_flag(&["run", "--frce"], &["unexpected argument '--frce'"])]
+#[case::not_a_number(&["image", "prune", "--keep", "x"], &["--keep <N>", "expected a whole number"])]
 #[case::verbose_json(&["run", "--json", "--verbose"], &["cannot be used with"])]
 fn a_mistake_on_the_command_line_is_refused(#[case] args: &[&str], #[case] said: &[&str]) {
     Place::new().run(args).expect_refused(said);
+}
+
+#[rstest]
+#[case::command_that_is_spelt_otherwise(&["frobnicate"], "rotate")]
+#[case::argument_that_cannot_be_one(&["run", "--forge"], "as a value")]
+fn no_advice_is_given_that_does_not_help(#[case] args: &[&str], #[case] not_said: &str) {
+    let ended = Place::new().run(args);
+    ended.expect_refused(&[]);
+    assert!(!ended.stderr.contains(not_said), "{ended:?}");
+}
+
+#[rstest]
+#[case::set(&["demo", "--set", "nonsense.x=1"], "demo")]
+#[case::set_before_the_command(&["--set", "nonsense", "status"], "status")]
+#[case::config(&["status", "--config", "nofile"], "status")]
+#[case::below_a_group(&["evidence", "key", "--config", "nofile"], "evidence key")]
+fn settings_are_refused_by_a_command_that_reads_none(#[case] args: &[&str], #[case] command: &str) {
+    let ended = Place::new().run(args);
+    let said = format!("`ralph {command}` takes no settings");
+    ended.expect_refused(&[&said, "hint: leave out `--config` and `--set`"]);
 }
 
 #[test]

@@ -309,13 +309,30 @@ async fn a_run_that_broke_before_it_was_driven_says_why_and_can_be_resumed() {
 #[test]
 fn a_note_reaches_the_next_prompt() {
     let held = Held::start();
-    held.ask(&["note", "- mind the gap"]);
-    held.ask(&["note", &held.place.run_id(), "--and the edge"]);
+    held.ask(&["note", "--", "- mind the gap"]);
+    held.ask(&["note", &held.place.run_id(), "--", "--and the edge"]);
+    held.ask(&["note", "mind the step", "--set=budget.max_iterations=5"]);
+    held.ask(&[
+        "note",
+        "--set=budget.max_iterations=5",
+        &held.place.run_id(),
+        "mind the door",
+    ]);
+    let refused = held.place.run(&["note", "--oops"]);
+    refused.expect_refused(&["unexpected argument '--oops'", "use '-- --oops'"]);
     held.let_go();
     held.live.wait().expect(0, &[]);
     let prompt = |number: u32| held.place.noted(&format!("iterations/{number}/prompt.md"));
     assert!(!prompt(1).contains("mind the gap"));
-    assert!(prompt(2).contains("- mind the gap") && prompt(2).contains("--and the edge"));
+    for note in [
+        "- mind the gap",
+        "--and the edge",
+        "mind the step",
+        "mind the door",
+    ] {
+        assert!(prompt(2).contains(note), "{note}");
+    }
+    assert!(!prompt(2).contains("oops"));
 }
 
 #[test]

@@ -161,6 +161,27 @@ fn a_demo_without_room_on_the_disk_says_to_run_it_again() {
 }
 
 #[test]
+fn a_demo_with_a_provider_that_does_not_exist_is_refused_first() {
+    let ended = Place::bare().run(&["demo", "--type", "foo"]);
+    ended.expect_refused(&["invalid value 'foo' for '--type <PROVIDER>'", "docker-sandbox"]);
+    assert!(!ended.stderr.contains("SCRIPTED"), "{ended:?}");
+}
+
+#[test]
+fn a_demo_without_a_temporary_directory_says_what_to_set() {
+    let place = Place::bare();
+    let mut command = place.ralph(&["demo"]);
+    let ended = crate::support::ralph::finish(command.env("TMPDIR", place.path().join("missing")));
+    ended.expect(
+        1,
+        &[
+            "cannot create a temporary directory: ",
+            "hint: set TMPDIR to a directory",
+        ],
+    );
+}
+
+#[test]
 fn a_demo_for_programs_prints_events_and_nothing_else() {
     let ended = Place::bare().run(&["demo", "--json"]);
     ended.expect(0, &[]);

@@ -193,13 +193,12 @@ fn a_key_that_the_run_itself_added_does_not_count_even_after_a_merge() {
 fn a_note_counts_for_its_own_commit_only_and_others_cannot_hide_it() {
     let (place, key) = done();
     let verify = |commit: &str| place.run(&["evidence", "verify", commit, "--key", key.to_str().unwrap()]);
-    verify("main").expect(
-        1,
-        &[
-            "has no evidence",
-            "hint: get the notes with `git fetch origin refs/notes/ralph-evidence:refs/notes/ralph-evidence`",
-        ],
-    );
+    let last = "hint: name the last commit of a run, such as its branch";
+    verify("main").expect(1, &["has no evidence", &format!("{last}\n")]);
+    place.git(&["remote", "add", "origin", "/nowhere"]);
+    let fetch = "get its note with `git fetch origin refs/notes/ralph-evidence:refs/notes/ralph-evidence`";
+    verify("main").expect(1, &[&format!("{last}, or {fetch}")]);
+    place.git(&["remote", "remove", "origin"]);
     place.git(&["notes", "--ref=ralph-evidence", "copy", BRANCH, "main"]);
     verify("main").expect(
         1,

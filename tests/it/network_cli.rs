@@ -52,10 +52,39 @@ fn check_prints_the_line_and_its_place_as_json(#[case] host: &str, #[case] line:
     assert_eq!((&printed["line"], &printed["place"]), (&line, &at), "{printed}");
 }
 
+#[rstest]
+#[case::host(&["evil.example"], Some("evil.example"))]
+#[case::other_port(&["evil.example:22"], Some("evil.example:22"))]
+#[case::port(&["github.com:22"], Some("github.com:22"))]
+#[case::request(&["seen.example", "--method", "POST", "--path", "/api/x"], Some("POST seen.example/api/x"))]
+#[case::address(&["10.0.0.1"], None)]
+#[case::denied(&["gist.github.com"], None)]
+fn a_denial_names_the_rule_that_would_allow_it(#[case] args: &[&str], #[case] rule: Option<&str>) {
+    let place = Place::new();
+    place.write("ralph.toml", CONFIG);
+    let ended = place.run(&[&["network", "check"], args].concat());
+    let next = ended.stderr.lines().find(|line| line.starts_with("next: "));
+    let expected = rule.map(|rule| format!("next: add `{rule}` to sandbox.network.allowed"));
+    assert_eq!(next, expected.as_deref(), "{ended:?}");
+}
+
+#[rstest]
+#[case::check(&["network", "check", "evil.example"])]
+#[case::rules(&["network", "rules"])]
+fn a_provider_that_enforces_no_policy_is_named(#[case] args: &[&str]) {
+    let place = Place::new();
+    place.write("ralph.toml", CONFIG);
+    let warning = "warning: `local` enforces no network policy: a run there reaches every host";
+    let ended = place.run(&[args, &["--set", "sandbox.type=local"]].concat());
+    assert!(ended.stderr.contains(warning), "{ended:?}");
+    assert!(!ended.stderr.contains("next: "), "{ended:?}");
+    assert!(!place.run(args).stderr.contains("warning: "));
+}
+
 #[test]
 fn check_refuses_what_is_no_host() {
     let ended = Place::new().run(&["network", "check", "https://github.com"]);
-    assert_eq!(ended.code, Some(2));
+    ended.expect_refused(&["expected a host name without `http://`, as in `example.com`"]);
 }
 
 #[test]
@@ -138,9 +167,13 @@ fn allow_refuses_what_may_not_be_added(#[case] rules: &str, #[case] args: &[&str
 fn allow_without_hosts_lists_what_was_blocked() {
     let place = crate::control::resting();
     let id = place.run_id();
-    place
-        .run(&["network", "allow", &id])
-        .expect(0, &["No host was blocked"]);
+    place.run(&["network", "allow", &id]).expect(
+        0,
+        &[
+            "No host was blocked",
+            "only sandboxes behind the gateway are recorded, not those of `local`",
+        ],
+    );
     let record = |host: &str, verdict: &str| {
         format!(
             "{{\"at\":\"2026-01-01T00:00:00Z\",\"protocol\":\"tls\",\"host\":\"{host}\",\"port\":443,\"verdict\":\"{verdict}\",\"rule\":\"\",\"sent\":1,\"received\":1}}\n"

@@ -101,6 +101,20 @@ fn queued() -> Place {
     place
 }
 
+/// A task file with bytes that are no text.
+fn binary() -> Place {
+    let place = empty();
+    std::fs::write(place.repo().join("ralph_task.md"), [0xff, 0xfe]).unwrap();
+    place
+}
+
+/// A task as `ralph init` writes it.
+fn initialized() -> Place {
+    let place = empty();
+    finish(place.ralph(&["init"]).env("DOCKER_HOST", NO_ENGINE)).expect(0, &[]);
+    place
+}
+
 /// The same after a run that waits for a person.
 fn paused() -> Place {
     crate::control::resting()
@@ -134,7 +148,7 @@ fn paused() -> Place {
 #[case::resume(nothing, &["resume"], "hint: `ralph run` starts one")]
 #[case::pause(nothing, &["pause"], "hint: `ralph status` lists the runs")]
 #[case::image(ready, &["image", "build"], "hint: start Docker or podman")]
-#[case::image_plan(ready, &["image", "build", "--dry-run"], "next: the same command without `--dry-run` does this")]
+#[case::image_plan(ready, &["image", "build", "--dry-run"], "next: start Docker or podman")]
 #[case::token(ready, &["token", "check", "--agent", "claude"], "next: `ralph token check --agent claude --auth oauth --verify`")]
 #[case::no_token(ready, &["token", "check", "--agent", "cursor"], "hint: store a new one: `ralph token store --agent cursor")]
 #[case::selftest(ready, &["selftest", "--type", "local"], "hint: `ralph doctor env`")]
@@ -146,7 +160,8 @@ fn paused() -> Place {
 #[case::removed(done, &["rm", "r"], "next: `ralph status` shows the runs that are left")]
 #[case::pruned(done, &["prune", "--older-than=0s"], "next: `ralph status` shows the runs that are left")]
 #[case::would_be_pruned(done, &["prune", "--older-than=0s", "--dry-run"], "next: the same command without `--dry-run` removes them")]
-#[case::nothing_would_be_pruned(done, &["prune", "--older-than=7d", "--dry-run"], "next: `ralph status` shows the runs that are left")]
+#[case::nothing_would_be_pruned(done, &["prune", "--older-than=7d", "--dry-run"], "next: `ralph status` lists the runs")]
+#[case::nothing_is_pruned(done, &["prune", "--older-than=7d"], "next: `ralph status` lists the runs")]
 #[case::sandboxes_pruned(done, &["sandbox", "prune", "--type=local"], "next: `ralph sandbox ls` shows the sandboxes that are left")]
 #[case::config(ready, &["config", "show"], "next: change a value in `ralph.toml`, or for one run with `ralph run --set KEY=VALUE`")]
 #[case::evidence_key(ready, &["evidence", "key"], "next: commit this key (")]
@@ -158,7 +173,19 @@ fn paused() -> Place {
 #[case::token_of_the_api(ready, &["api-token", "create", "ci"], "next: send it to `ralph serve` as `Authorization: Bearer TOKEN`")]
 #[case::login(ready, &["api-token", "login"], "next: `POST /api/login` exchanges it for a session")]
 #[case::rebuild(done, &["store", "rebuild"], "next: `ralph status` lists the runs")]
-#[case::unknown_command(nothing, &["biuld"], "For more information, try '--help'.")]
+#[case::unknown_command(nothing, &["biuld"], "hint: `ralph --help` lists its commands")]
+#[case::unknown_command_of_a_group(nothing, &["--set", "a=b", "token", "list"], "hint: `ralph token --help` lists its commands")]
+#[case::unknown_option(nothing, &["run", "--forge"], "hint: `ralph run --help` lists its options")]
+#[case::directory_that_cannot_be_created(nothing, &["demo", "--keep=/proc/new"], "hint: check the path")]
+#[case::directory_at_a_file(configured, &["demo", "--keep=ralph.toml"], "hint: name another path")]
+#[case::init_in_a_directory_that_cannot_be_created(nothing, &["init", "/proc/new"], "hint: check the path")]
+#[case::manual_in_a_directory_that_cannot_be_created(nothing, &["man", "--dir=/proc/new"], "hint: check the path")]
+#[case::edit_with_a_file_that_is_missing(paused, &["edit", "--file=missing"], "hint: check the path")]
+#[case::lint_of_a_directory(ready, &["lint", "."], "hint: name a file: this is a directory")]
+#[case::lint_of_a_file_that_is_no_text(binary, &["lint"], "hint: name a text file, or save this one as UTF-8")]
+#[case::lint_of_the_starter_task(initialized, &["lint"], "hint: correct the lines above, then `ralph lint` checks them; docs/guide/task-file.md")]
+#[case::retry_without_an_iteration(queued, &["retry", "--from=9"], "hint: `ralph resume r")]
+#[case::gateway_without_an_address(ready, &["gateway", "check", "--auth=gateway"], "hint: set `model_endpoint.base_url`")]
 fn the_last_line_says_what_to_do_next(
     #[case] place: fn() -> Place,
     #[case] args: &[&str],
@@ -321,6 +348,15 @@ fn the_status_of_a_run_names_its_repository_elsewhere() {
     std::fs::remove_file(place.repo().join(".git/index")).unwrap();
     let pull = format!("`git pull {}/.git ralph/", place.repo().display());
     status().expect(0, &["next: read /", &pull]);
+}
+
+#[test]
+fn status_shows_which_runs_are_queued() {
+    let place = queued();
+    let shown = place.run(&["status"]);
+    let row = shown.stdout.lines().nth(1).unwrap();
+    assert_eq!(row.split_whitespace().nth(1), Some("queued"), "{shown:?}");
+    assert_eq!(place.status()["state"], "interrupted");
 }
 
 #[test]

@@ -39,6 +39,14 @@ async fn a_local_sandbox_passes_and_nothing_is_left() {
     assert_eq!(place.runs(), Vec::<std::path::PathBuf>::new());
 }
 
+#[test]
+fn the_next_steps_are_about_the_selftest_and_no_run() {
+    let ended = Place::new().run(&["selftest", "--type", "local"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stdout.contains("then `ralph selftest`"), "{ended:?}");
+    assert!(!format!("{ended:?}").contains("ralph resume"), "{ended:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_check_is_reported_with_what_was_seen() {
     let place = Place::new();

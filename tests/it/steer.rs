@@ -222,6 +222,8 @@ fn a_run_is_named_by_its_id_the_beginning_of_its_id_or_its_task() {
     for name in [id.as_str(), &id[..4], task_id] {
         place.run(&["status", name]).expect(0, &[]);
         place.run(&["note", name, "a note"]).expect(0, &[&id]);
+        let queued = place.run(&["submit", "--run", name]);
+        assert_eq!(queued.expect(0, &["Queued."]).stdout.trim_end(), id);
     }
     place
         .run(&["status", "unheard-of"])
@@ -454,7 +456,7 @@ fn a_run_is_removed_whole_and_a_live_one_is_not() {
     held.place.run(&["rm", &id]).expect(1, &["is being worked on by"]);
     held.place
         .run(&["prune", "--older-than", "0s"])
-        .expect(0, &["Removed 0 runs."]);
+        .expect(0, &["No run at rest is that old: nothing to remove."]);
     held.let_go();
     let Held { place, live } = held;
     live.wait().expect(0, &["done: "]);
@@ -522,7 +524,7 @@ fn old_runs_are_pruned() {
     let id = place.run_id();
     place
         .run(&["prune", "--older-than", "1d"])
-        .expect(0, &["Removed 0 runs."]);
+        .expect(0, &["No run at rest is that old: nothing to remove."]);
     let shown = place.run(&["prune", "--older-than", "0s", "--dry-run"]);
     assert_eq!(shown.expect(0, &["Would remove 1 run."]).stdout.trim(), id);
     assert_eq!(place.runs().len(), 1);

@@ -147,8 +147,12 @@ async fn a_label_or_a_time_of_another_form_is_refused() {
     let desk = Desk::sqlite();
     for (args, said) in [
         (["submit", "--label", "macos"], "expected `key=value`"),
-        (["submit", "--not-before", "tomorrow"], "--not-before"),
+        (
+            ["submit", "--not-before", "tomorrow"],
+            "expected a time such as `2026-11-17T20:00:00Z`",
+        ),
         (["submit", "--run", "r00000"], "r00000"),
+        (["submit", "--run", "unheard-of"], "no run is named `unheard-of`"),
     ] {
         finish(&mut desk.ralph(&args)).expect(2, &[said]);
     }

@@ -52,6 +52,8 @@ struct ServiceArgs {
 struct LoopbackBroker {
     broker: BrokerHandle,
     kind: CredentialKind,
+    /// The address of the service.
+    service: String,
     host: HostName,
     phantom: Phantom,
     listener: TcpListener,
@@ -70,7 +72,7 @@ impl LoopbackBroker {
         let (config, kind) = service.credential.kind(context)?;
         let upstream =
             connect_upstream(&context.assembly, &config, kind, service.base_url.as_deref()).await?;
-        let host = upstream.host.clone();
+        let (host, address) = (upstream.host.clone(), upstream.address().to_owned());
         let phantom = Phantom::random()
             .map_err(|error| CliError::runtime(error.to_string()).with_topic(ErrorTopic::Credentials))?;
         let broker = Broker::new([BrokerService::Model(upstream)], Vec::new())?;
@@ -96,6 +98,7 @@ impl LoopbackBroker {
         Ok(Self {
             broker: broker.register(phantom.clone(), meter, call_exceptions(&config)),
             kind,
+            service: address,
             host,
             phantom,
             address: listener.local_addr().map_err(failed)?,

@@ -122,11 +122,13 @@ async fn show_plan(
     args: &ImageBuildArgs,
     connected: Result<ImageBuilder, EngineError>,
 ) -> CliResult {
+    let mut next_step = "the same command without `--dry-run` does this";
     let builder = match connected {
         Ok(builder) => Some(builder),
         // A plan can be shown without an engine.
         Err(error @ EngineError::NoEngine { .. }) => {
             context.ui.say(format_args!("warning: {error}"));
+            next_step = error.hint().unwrap_or(next_step);
             None
         }
         Err(error) => return Err(error.into()),
@@ -146,7 +148,7 @@ async fn show_plan(
     context
         .ui
         .report(args.json, &report, text.join("\n").trim_end())?;
-    context.ui.next("the same command without `--dry-run` does this");
+    context.ui.next(next_step);
     Ok(CliExit::Success)
 }
 

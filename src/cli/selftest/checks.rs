@@ -357,7 +357,11 @@ fn how_to_install(what: &str, provider: SandboxType) -> String {
 fn as_result(found: PreflightResult) -> Result<(), CheckFailure> {
     match found {
         PreflightResult::Ready { .. } => Ok(()),
-        PreflightResult::NotReady { why, next_step } => Err(CheckFailure::new(why, &next_step)),
+        // The next steps are those of a run that was created.
+        PreflightResult::NotReady { why, next_step } => Err(CheckFailure::new(
+            why,
+            &next_step.replace("ralph resume", "ralph selftest"),
+        )),
     }
 }
 

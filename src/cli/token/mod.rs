@@ -31,7 +31,7 @@ pub(super) async fn token(context: &Context, command: TokenCommand) -> CliResult
 }
 
 /// The command that stores a credential of this kind.
-fn store_command(kind: CredentialKind) -> String {
+pub(super) fn store_command(kind: CredentialKind) -> String {
     format!("ralph token store{}", options(kind))
 }
 

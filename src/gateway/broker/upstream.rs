@@ -135,6 +135,20 @@ pub enum UpstreamError {
     Host(#[from] HostNameError),
 }
 
+impl UpstreamError {
+    /// What the user can do next. Rendered as `hint:` by the CLI only.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::InvalidUrl | Self::Host(_) => Some("write it as in `https://models.example/v1`"),
+            Self::NoAddress(_) => {
+                Some("set `model_endpoint.base_url` to the address, as in `https://models.example/v1`")
+            }
+            Self::NotSupported(_) => Some("choose another credential with `--auth`"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
