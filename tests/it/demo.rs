@@ -103,7 +103,7 @@ fn held_demo(place: &Place, args: &[&str]) -> Live {
 
 #[rstest]
 #[case::once(&["INT"], "Stopping. This demo is removed; press Ctrl-C again to end at once.")]
-#[case::twice(&["INT", "INT"], "hint: `ralph demo` starts another one")]
+#[case::twice(&["INT", "TERM"], "hint: `ralph demo` starts another one")]
 fn an_interrupted_demo_names_no_run_that_is_removed(#[case] signals: &[&str], #[case] said: &str) {
     let place = Place::bare();
     let demo = held_demo(&place, &[]);

@@ -128,7 +128,7 @@ fn paused() -> Place {
 #[case::init_again(ready, &["init"], "hint: edit it, then `ralph lint`; `ralph init --force`")]
 #[case::lint(ready, &["lint"], "next: `ralph run ralph_task.md` works on it")]
 #[case::lint_without_a_task(nothing, &["lint"], "hint: `ralph init` writes one, or name another file")]
-#[case::doctor_without_a_task(nothing, &["doctor", "env", LOCAL, KEYLESS, LIMITED], "next: `ralph init` writes a task")]
+#[case::doctor_without_a_task(nothing, &["doctor", "env", "--set=agent.name=actions", LOCAL, KEYLESS, LIMITED], "next: `ralph init` writes a task")]
 #[case::doctor_with_a_task(ready, &["doctor", "env", LOCAL, KEYLESS, LIMITED], "next: `ralph lint` checks the task, and `ralph run`")]
 #[case::doctor_of_a_run(paused, &["doctor", "r"], "next: `ralph doctor r")]
 #[case::doctor_of_a_run_as_json(paused, &["doctor", "r", "--json"], "hint: `ralph status RUN --json` prints a run as JSON")]

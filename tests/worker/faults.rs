@@ -269,7 +269,7 @@ async fn a_worker_removes_a_run_from_the_index_whose_directory_is_gone() {
     store.close().await;
 }
 
-/// The queue is not told in the first case, as if `ralph rm` had been killed before. In the second one it still names the worker.
+/// In the first case the queue does not know of it, as if `ralph rm` had been killed before. In the second one it still names the worker.
 #[rstest]
 #[case::behind_its_back(false)]
 #[case::after_its_worker_was_killed(true)]
