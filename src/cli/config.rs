@@ -13,7 +13,7 @@ use super::{CliExit, CliResult, Context};
 /// Show the configuration, or the schema of its file
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Print each value, the layer it came from and where, with the settings of `ralph_task.md` in this directory
+    /// Print each value, the layer it came from and where
     Show {
         /// Print JSON
         #[arg(long)]

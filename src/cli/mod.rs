@@ -103,7 +103,7 @@ enum CliCommand {
     Pause(control::LiveRunArgs),
     /// End the current iteration of a run and start the next one
     Rotate(control::LiveRunArgs),
-    /// Stop a run now, or take it out of the queue; `ralph resume` continues from its last iteration
+    /// Stop a run now, or take it out of the queue; `ralph resume` continues it
     Stop(control::LiveRunArgs),
     Note(control::NoteArgs),
     Sign(control::SignArgs),

@@ -13,7 +13,7 @@ const REMAINING: &str = "`ralph status` shows the runs that are left";
 /// What to do after it was shown what would be removed.
 pub(super) const WITHOUT_DRY_RUN: &str = "the same command without `--dry-run` removes them";
 
-/// Remove runs whole: directory, refs, sandbox and place in the queue; their branches stay
+/// Remove runs whole: directory, refs and sandbox; their branches stay
 #[derive(Debug, clap::Args)]
 pub(super) struct RemoveArgs {
     /// The runs
@@ -21,7 +21,7 @@ pub(super) struct RemoveArgs {
     runs: Vec<String>,
 }
 
-/// Remove every run at rest in which nothing happened for some time; the branches and queued runs stay
+/// Remove every run at rest in which nothing happened for some time; the branches stay
 #[derive(Debug, clap::Args)]
 pub(super) struct PruneArgs {
     /// For how long nothing happened, as in `12h`, `7d` or `4w`
