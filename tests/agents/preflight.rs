@@ -102,7 +102,7 @@ async fn an_unreachable_model_is_reported_before_there_is_a_sandbox() {
         &[
             "NOT READY: credential of claude: ",
             "cannot be reached",
-            &format!("start the service, or correct its address http://{nobody}"),
+            &format!("start the service, or correct its address http://{unused_address}"),
         ],
     );
     assert!(!bench.place.run_dir().join("sandbox").exists());

@@ -130,12 +130,12 @@ async fn the_service_is_asked_before_a_key_is_stored() {
     ));
     assert!(!format!("{passed:?}{failed:?}").contains("CANARY"));
 
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0")
+    let unused_address = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
-    let failed = check(&format!("http://{nobody}"));
-    let hint = format!("hint: start the service, or correct its address http://{nobody}");
+    let failed = check(&format!("http://{unused_address}"));
+    let hint = format!("hint: start the service, or correct its address http://{unused_address}");
     failed.expect(1, &["warning: a call cannot be forwarded: ", &hint]);
 }
 
