@@ -59,5 +59,5 @@ pub(super) async fn respond(context: &Context, args: RespondArgs) -> CliResult {
         image: args.image,
         output: args.output,
     };
-    resume(context, args).await
+    Box::pin(resume(context, args)).await
 }

@@ -126,9 +126,6 @@ impl Frontmatter {
 
     /// The settings that the task sets: the key of the configuration, that of the task, and the value.
     fn settings(&self) -> impl Iterator<Item = (&'static str, &'static str, String)> {
-        fn text<T: ToString>(value: Option<T>) -> Option<String> {
-            value.map(|value| value.to_string())
-        }
         let gib = |size: Option<NonZeroU32>| size.map(|gib| format!("{gib}g"));
         let resources = self.sandbox_resources;
         let cost = self.max_cost_usd_estimate.map(Usd::dollars);
@@ -230,6 +227,10 @@ impl Frontmatter {
             test_command: test_command?,
         })
     }
+}
+
+fn text<T: ToString>(value: Option<T>) -> Option<String> {
+    value.map(|value| value.to_string())
 }
 
 impl SandboxResources {
