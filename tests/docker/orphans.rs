@@ -17,7 +17,7 @@ async fn listed(room: &DockerTest, id: &str) -> Option<SandboxListing> {
 }
 
 #[tokio::test]
-async fn a_sandbox_in_use_is_nobodys_to_prune() {
+async fn a_sandbox_in_use_is_never_pruned() {
     let _held = LEFT_BEHIND.lock().await;
     let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
