@@ -95,12 +95,9 @@ async fn a_run_in_the_queue_is_not_pruned() {
     let desk = Desk::sqlite();
     let run = desk.submit_short(&[]);
     let stays = format!("Run {run} is in the queue and stays.");
-    for (args, said) in [
-        (&["--dry-run"][..], "Would remove 0 runs."),
-        (&[], "Removed 0 runs."),
-    ] {
+    for args in [&["--dry-run"][..], &[]] {
         let ended = desk.run(&[&["prune", "--older-than", "0s"], args].concat());
-        assert_eq!(ended.expect(0, &[&stays, said]).stdout, "");
+        assert_eq!(ended.expect(0, &[&stays, "nothing to remove"]).stdout, "");
     }
     desk.work("user", &["--drain"]).expect(0, &["done"]);
     let pruned = desk.run(&["prune", "--older-than", "0s"]);
