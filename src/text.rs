@@ -38,13 +38,6 @@ pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The text with an upper-case first letter, as the beginning of a sentence.
-pub(crate) fn capitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().into_iter().flat_map(char::to_uppercase);
-    first.chain(letters).collect()
-}
-
 /// `1 line`, `2 lines`, `2 boxes`.
 pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
     let hisses = ["s", "x", "ch", "sh"].iter().any(|end| noun.ends_with(end));

@@ -11,7 +11,6 @@ use crate::assembly::configuration::load_quietly;
 use crate::assembly::repository_lack::RepositoryLack;
 use crate::atomic_file::{FileAccess, write_atomically};
 use crate::task::{ProjectFacts, starter};
-use crate::text::capitalized;
 
 use self::choice::{InitChoices, InitOptions};
 use super::{CliError, CliExit, CliResult, Context, activity, agent_help, io_error};
@@ -148,6 +147,13 @@ async fn missing_commit(context: &Context, dir: &Path, given: Option<&Path>) -> 
             format!("A run would be refused: {reason}{hint}")
         }
     })
+}
+
+/// The text with an upper-case first letter, as the beginning of a sentence.
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
 }
 
 fn files(facts: &ProjectFacts, choices: &InitChoices, keeps_config: bool) -> Vec<StarterFile> {
