@@ -19,7 +19,7 @@ pub(crate) struct TaskFile {
 }
 
 impl TaskFile {
-    /// The task in the current directory. `None` if there is none; an error if it cannot be parsed.
+    /// The task in the current directory: `None` without a task file, an error if the file cannot be parsed.
     pub(crate) fn here(context: &AssemblyContext) -> Result<Option<Self>, AssemblyError> {
         let dir = context.surroundings.dir();
         let path = dir.join(TASK_FILE);

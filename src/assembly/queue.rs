@@ -9,7 +9,7 @@ use super::store::{has_store, open_store};
 use super::{AssemblyError, RunControl};
 
 impl RunControl {
-    /// The queue, if there is one. If the configuration cannot be read, there is none, with a warning.
+    /// Opens the queue. Returns `None` if the project has no queue or, with a warning, if the configuration cannot be read.
     pub(crate) async fn queue(&self) -> Result<Option<Store>, AssemblyError> {
         let surroundings = &self.context.surroundings;
         let config = match load_quietly(&self.context, project_dir(surroundings.dir()), &self.given) {
